@@ -33,19 +33,23 @@ const shortagesText = (shortages: Shortages) =>
     .join(", ");
 
 const hostColumns: readonly Column<HostRow>[] = [
-  { title: "host", value: ({ device_id, host_id }) => device_id ?? host_id },
+  { host: ({ device_id, host_id }) => device_id ?? host_id },
   "hours",
-  { title: "worst hour", value: ({ worst }) => worst?.from },
-  { title: "state", value: ({ worst }) => worst?.state },
-  { title: "short of", value: ({ worst }) => shortagesText(worst?.shortages ?? []) },
+  {
+    "worst hour": ({ worst }) => worst?.from,
+    state: ({ worst }) => worst?.state,
+    "short of": ({ worst }) => shortagesText(worst?.shortages ?? []),
+  },
 ];
 
 const hourColumns: readonly Column<HourRow>[] = [
   "from as hour",
-  { title: "state", value: ({ state }) => state ?? "not decided" },
-  { title: "accepted", value: ({ figures }) => figures?.accepted },
-  { title: "stored", value: ({ figures }) => figures?.stored },
-  { title: "short of", value: ({ shortages }) => shortagesText(shortages) },
+  {
+    state: ({ state }) => state ?? "not decided",
+    accepted: ({ figures }) => figures?.accepted,
+    stored: ({ figures }) => figures?.stored,
+    "short of": ({ shortages }) => shortagesText(shortages),
+  },
 ];
 
 interface StatementOptions {

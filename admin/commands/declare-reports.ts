@@ -87,8 +87,7 @@ export const inventoryCommands = [
         "status",
         "owner",
         {
-          title: "labels",
-          value: ({ labels }) =>
+          labels: ({ labels }) =>
             Object.entries(labels)
               .map((pair) => pair.join("="))
               .join(" "),
@@ -129,7 +128,7 @@ export const volumeCommands = [
       columns: [
         "name",
         "filter",
-        { title: "an hour", value: ({ bytes_per_hour }) => writeSize(bytes_per_hour) },
+        { "an hour": ({ bytes_per_hour }) => writeSize(bytes_per_hour) },
         "held_hosts",
         "changed_at",
         "changed_by_name",

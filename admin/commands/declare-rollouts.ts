@@ -39,8 +39,7 @@ const parsePercent = (text: string) => {
 
 /** The columns of `rollouts list`, and of a rollout's changes. */
 export const waveColumn = {
-  title: "wave",
-  value: ({ wave, waves }: { wave: number; waves: readonly object[] }) => `${wave}/${waves.length}`,
+  wave: ({ wave, waves }: { wave: number; waves: readonly object[] }) => `${wave}/${waves.length}`,
 };
 
 const columns: Columns<"listRollouts"> = [
@@ -53,7 +52,7 @@ const columns: Columns<"listRollouts"> = [
   "reverted",
   "reverted_failed",
   "skipped",
-  { title: "config", value: ({ config }) => config.name ?? config.config_hash.slice(0, 12) },
+  { config: ({ config }) => config.name ?? config.config_hash.slice(0, 12) },
   "filter",
   "created_by_name",
   "created_at",

@@ -19,12 +19,12 @@ export const watchCommands = [
       "state",
       "count",
       {
-        title: "threshold",
-        value: ({ more_than, for_seconds }) => `> ${more_than} for ${writeDuration(for_seconds)}`,
+        threshold: ({ more_than, for_seconds }) =>
+          `> ${more_than} for ${writeDuration(for_seconds)}`,
       },
       "filter",
       "since",
-      { title: "silenced until", value: ({ silence }) => silence?.until },
+      { "silenced until": ({ silence }) => silence?.until },
       "receivers",
       "waiting_messages",
       "fault",

@@ -100,7 +100,7 @@ const columns: readonly Column<Row>[] = [
   "hostname",
   "last_heartbeat_at as heartbeat",
   "last_envelope_at as envelope",
-  { title: "drift", value: (row) => row.config.drift },
+  { drift: (row) => row.config.drift },
   "version",
 ];
 
@@ -165,11 +165,10 @@ export const compareHostsAction: Action<{ since: Instant }> = async (
   if (options.format !== "table") return printRecord(terminal, options, data);
   terminal.out.write(`${describeComparison(data)}\n\n`);
   const columns: readonly Column<Compared>[] = [
-    { title: "measure", value: (row) => ("measure" in row ? row.measure : row.signal) },
-    { title: "verdict", value: (row) => ("verdict" in row ? row.verdict : "") },
     {
-      title: "difference",
-      value: (row) => ("measure" in row ? describeMeasure(row) : describeVolume(row)),
+      measure: (row) => ("measure" in row ? row.measure : row.signal),
+      verdict: (row) => ("verdict" in row ? row.verdict : ""),
+      difference: (row) => ("measure" in row ? describeMeasure(row) : describeVolume(row)),
     },
     "changed",
     "control",
@@ -180,12 +179,11 @@ export const compareHostsAction: Action<{ since: Instant }> = async (
 type Change = ListFleetChangesResponse["items"][number];
 
 const changeColumns: readonly Column<Change>[] = [
-  { title: "change", value: describeChange },
+  { change: describeChange },
   "hosts",
   "began_at",
   {
-    title: "comparison",
-    value: ({ comparison, soak_until }) =>
+    comparison: ({ comparison, soak_until }) =>
       comparison ? describeComparison(comparison) : `soaks until ${soak_until}`,
   },
 ];
@@ -248,13 +246,12 @@ export const printAhead = async (
 
 /** The columns of `svc-admin volume`. */
 export const volumeColumns: Columns<"reportVolume"> = [
-  { title: "name", value: ({ name, device_id }) => device_id ?? name ?? "(none)" },
+  { name: ({ name, device_id }) => device_id ?? name ?? "(none)" },
   "payload_bytes as bytes",
   "envelopes",
   "disk_bytes",
-  { title: "usual bytes a day", value: ({ day }) => day?.usual_bytes },
   {
-    title: "note",
-    value: ({ day }) => (day && isUnusual(day) ? `${unusualVolume.times}x its usual` : ""),
+    "usual bytes a day": ({ day }) => day?.usual_bytes,
+    note: ({ day }) => (day && isUnusual(day) ? `${unusualVolume.times}x its usual` : ""),
   },
 ];

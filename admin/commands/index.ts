@@ -85,7 +85,7 @@ const sessionCommands = [
       "email as person",
       "client_name as program",
       "remote_addr as address",
-      { title: "state", value: ({ state, current }) => (current ? `${state} (this one)` : state) },
+      { state: ({ state, current }) => (current ? `${state} (this one)` : state) },
       "expires_at as expires",
     ],
   }),

@@ -107,19 +107,13 @@ const printPlan = async (
     return printRecord(terminal, options, { set, steps: rows.map(({ record }) => record) });
   const columns: Column<(typeof rows)[number]>[] = [
     ...(["action", "kind", "name"] as const).map((title) => ({
-      title,
-      value: ({ step }: { step: PlanStep }) => step[title],
+      [title]: ({ step }: { step: PlanStep }) => step[title],
     })),
-    { title: "drift", value: ({ step }) => (step.drift ? "yes" : "no") },
+    { drift: ({ step }) => (step.drift ? "yes" : "no") },
     ...(outcomeOf
-      ? [
-          {
-            title: "outcome",
-            value: ({ record }: { record: { outcome?: string } }) => record.outcome,
-          },
-        ]
+      ? [{ outcome: ({ record }: { record: { outcome?: string } }) => record.outcome }]
       : []),
-    { title: "detail", value: ({ step }) => detailOf(step) },
+    { detail: ({ step }) => detailOf(step) },
   ];
   return printRows(terminal, options, columns, rows);
 };

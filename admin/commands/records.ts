@@ -24,12 +24,11 @@ type Event = ListAuditEventsResponse["items"][number];
 
 const columns: readonly Column<Event>[] = [
   "occurred_at as time",
-  { title: "actor", value: ({ actor }) => actor.display },
+  { actor: ({ actor }) => actor.display },
   "action",
-  { title: "target", value: ({ target }) => `${target.type} ${target.id}` },
   {
-    title: "outcome",
-    value: ({ outcome, reason_code }) =>
+    target: ({ target }) => `${target.type} ${target.id}`,
+    outcome: ({ outcome, reason_code }) =>
       reason_code === null ? outcome : `${outcome} ${reason_code}`,
   },
 ];

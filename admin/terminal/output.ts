@@ -16,14 +16,13 @@ export interface OutputOptions {
 
 type Member<Row> = keyof Row & string;
 
-/** A column with a title and a value of its own. */
-interface ComputedColumn<Row> {
-  title: string;
-  value(row: Row): string | number | boolean | null | undefined;
-}
+type Value<Row> = (row: Row) => string | number | boolean | null | undefined;
 
-/** A column of tables and CSV: a member of the row by its name, or under another title, such as `queue_id as queue`. */
-export type Column<Row> = Member<Row> | `${Member<Row>} as ${string}` | ComputedColumn<Row>;
+/** Columns of tables and CSV: a member of the row by its name, or under another title, such as `queue_id as queue`; or values by their titles. */
+export type Column<Row> =
+  | Member<Row>
+  | `${Member<Row>} as ${string}`
+  | Readonly<Record<string, Value<Row>>>;
 
 /** Writes rows as a table or CSV of columns, or as the API returned them. */
 export const printRows = async <Row>(
@@ -81,23 +80,21 @@ const linesOf = <Row>(
   rows: readonly Row[],
   { withTitles }: { withTitles: boolean },
 ): string[][] => {
-  const computed = columns.map(computedOf);
+  const values = columns.flatMap(valuesOf);
   return [
-    ...(withTitles ? [computed.map(({ title }) => title)] : []),
-    ...rows.map((row) => computed.map(({ value }) => String(value(row) ?? ""))),
+    ...(withTitles ? [values.map(([title]) => title)] : []),
+    ...rows.map((row) => values.map(([, value]) => String(value(row) ?? ""))),
   ];
 };
 
-const computedOf = <Row>(column: Column<Row>): ComputedColumn<Row> => {
-  if (typeof column !== "string") return column;
+const valuesOf = <Row>(column: Column<Row>): (readonly [title: string, value: Value<Row>])[] => {
+  if (typeof column !== "string") return Object.entries(column);
   const [name = "", title = name.replaceAll("_", " ")] = column.split(" as ");
-  return {
-    title,
-    value: (row) => {
-      const value: unknown = row[name as keyof Row];
-      return Array.isArray(value) ? value.join(" ") : (value as string | number | boolean | null);
-    },
+  const value: Value<Row> = (row) => {
+    const member: unknown = row[name as keyof Row];
+    return Array.isArray(member) ? member.join(" ") : (member as ReturnType<Value<Row>>);
   };
+  return [[title, value]];
 };
 
 /**

@@ -307,7 +307,7 @@ it("writes a line of JSON without characters that command a terminal", () => {
 it("writes CSV that commands neither a terminal nor a spreadsheet, and a table of more rows than a call has arguments", async () => {
   const print = async (format: "csv" | "table", rows: readonly string[]) => {
     let text = "";
-    const columns = [{ title: "text", value: (row: string) => row }];
+    const columns = [{ text: (row: string) => row }];
     await printRows(
       { out: { write: (part: string) => (text += part) } },
       { format },
