@@ -73,6 +73,8 @@ const records = (from: number, to: number, size = 20) =>
     payload: new TextEncoder().encode(`${from + index}`.padEnd(size, "x")),
   }));
 
+const add = (...range: Parameters<typeof records>) => queue.append(records(...range));
+
 const numbers = (from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, index) => from + index);
 const storedNumbers = () => peer.stored.map(({ attributes }) => Number(attributes.number));
@@ -117,7 +119,7 @@ afterEach(async () => {
 
 describe("forwarding", () => {
   it("delivers every record once, in order and unchanged, and removes records only by acks", async () => {
-    await queue.append(records(1, 95));
+    await add(1, 95);
     const forwarder = forward();
     await delivered(1, 95);
     expect(peer.stored[94]).toMatchObject({
@@ -132,7 +134,7 @@ describe("forwarding", () => {
       lastError: null,
       lastAckAt: expect.any(Number),
     });
-    await queue.append(records(96, 96));
+    await add(96, 96);
     await empty();
     expect(storedNumbers()).toHaveLength(96);
   });
@@ -140,7 +142,7 @@ describe("forwarding", () => {
   it("keeps at most maxInFlightFrames unacknowledged", async () => {
     const gate = Promise.withResolvers<void>();
     peer.behaviour.beforeCommit = () => gate.promise;
-    await queue.append(records(1, 400));
+    await add(1, 400);
     forward({ maxInFlightFrames: 3 });
     await eventually(() => expect(peer.inFlight).toBe(3));
     await systemClock.sleep(50);
@@ -159,30 +161,30 @@ describe("forwarding", () => {
       if (commits % 7 === 0) throw peerError(Code.Unavailable, "overloaded");
     };
     forward();
-    for (let from = 1; from <= 600; from += 100) await queue.append(records(from, from + 99));
+    for (let from = 1; from <= 600; from += 100) await add(from, from + 99);
     await delivered(1, 600);
   });
 
   it("resumes from core's cursor after a restart, also when the last acks were lost", async () => {
-    await queue.append(records(1, 30));
+    await add(1, 30);
     loseAcks();
     forward();
     await eventually(() => expect(peer.stored.length).toBeGreaterThanOrEqual(10));
     await restart();
-    await queue.append(records(31, 40));
+    await add(31, 40);
     forward();
     await delivered(1, 40);
   });
 
   it("sends the remaining records when core has lost its cursor", async () => {
-    await queue.append(records(1, 20));
+    await add(1, 20);
     await queue.ack(10);
     forward();
     await delivered(11, 20);
   });
 
   it("Q11: changes the queue id when core has acknowledged more than the queue ever stored", async () => {
-    await queue.append(records(1, 5));
+    await add(1, 5);
     const before = queue.queueId.toHex();
     peer.cursors.set(before, 1000);
     forward();
@@ -191,17 +193,17 @@ describe("forwarding", () => {
   });
 
   it("Q11: changes the queue id after a restored disk, also when new records have reached the lost sequences", async () => {
-    await queue.append(records(1, 5));
+    await add(1, 5);
     const before = queue.queueId.toHex();
     peer.cursors.set(before, 8);
     forward();
-    await queue.append(records(6, 20));
+    await add(6, 20);
     await delivered(1, 20);
     expect(queue.queueId.toHex()).not.toBe(before);
   });
 
   it("Q11: changes the queue id when an ack covers more than this process sent, as a clone resumed from memory has sent in its session", async () => {
-    await queue.append(records(1, 5));
+    await add(1, 5);
     const before = queue.queueId.toHex();
     forward();
     await empty();
@@ -210,14 +212,14 @@ describe("forwarding", () => {
       peer.behaviour.beforeCommit = async () => undefined;
       peer.cursors.set(before, 12);
     };
-    await queue.append(records(6, 8));
+    await add(6, 8);
     await delivered(1, 8);
     expect(queue.queueId.toHex()).not.toBe(before);
     expect(queue.stats()).toMatchObject({ forks: 1, droppedRecordsTotal: 0 });
   });
 
   it("Q11: retries to change the queue id while the disk is full, and loses nothing", async () => {
-    await queue.append(records(1, 5));
+    await add(1, 5);
     const before = queue.queueId.toHex();
     peer.cursors.set(before, 9);
     let failures = 3;
@@ -241,7 +243,7 @@ describe("forwarding", () => {
 describe("refusals", () => {
   it("Q9: moves rejected records to the dead letters, counts them, and delivers the rest", async () => {
     rejectThrees("payload_too_large");
-    await queue.append(records(1, 30));
+    await add(1, 30);
     forward();
     await deliveredWithoutThrees(30);
   });
@@ -252,7 +254,7 @@ describe("refusals", () => {
     peer.behaviour.afterCommit = async () => {
       if (++lost <= 4) peer.disconnect();
     };
-    await queue.append(records(1, 60));
+    await add(1, 60);
     forward();
     await deliveredWithoutThrees(60);
   });
@@ -260,22 +262,22 @@ describe("refusals", () => {
   it("Q9: receives a rejection again after a restart, while new records arrive", async () => {
     rejectThrees("kind_invalid");
     loseAcks();
-    await queue.append(records(1, 30));
+    await add(1, 30);
     forward({ batch: { maxEnvelopes: 30, maxBytes: 100_000, lingerMs: 1 } });
     await eventually(() => expect(peer.cursors.get(queue.queueId.toHex())).toBe(30));
     await stop();
     expect(queue.stats()).toMatchObject({ records: 30, deadLetters: 0 });
     await restart();
     forward();
-    await queue.append(records(31, 50));
+    await add(31, 50);
     await deliveredWithoutThrees(50);
   });
 
   it("sends smaller frames when core rejects them as too large, and moves a single rejected envelope to the dead letters", async () => {
     peer.behaviour.frameBytesMax = 3_000;
-    await queue.append(records(1, 20, 200));
-    await queue.append(records(21, 21, 5_000));
-    await queue.append(records(22, 60, 200));
+    await add(1, 20, 200);
+    await add(21, 21, 5_000);
+    await add(22, 60, 200);
     forward({ batch: { maxEnvelopes: 50, maxBytes: 100_000, lingerMs: 1 } });
     await empty();
     expect(storedNumbers()).toEqual(numbers(1, 60).filter((number) => number !== 21));
@@ -292,7 +294,7 @@ describe("refusals", () => {
         ? new ConnectError("too large", Code.ResourceExhausted)
         : peerError(Code.ResourceExhausted, "frame_too_large");
     };
-    await queue.append(records(1, 3));
+    await add(1, 3);
     forward({ batch: { maxEnvelopes: 1, maxBytes: 100_000, lingerMs: 1 }, maxInFlightFrames: 1 });
     await empty();
     expect([storedNumbers(), refusals, queue.stats().deadLetters]).toEqual([[1, 3], 2, 1]);
@@ -300,7 +302,7 @@ describe("refusals", () => {
 
   it("keeps all records while core rejects its certificate, reports the reason, and recovers", async () => {
     peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_revoked");
-    await queue.append(records(1, 15));
+    await add(1, 15);
     const forwarder = forward();
     await reports(forwarder, /certificate_revoked/);
     expect(queue.stats()).toMatchObject({ records: 15, deadLetters: 0 });
@@ -312,7 +314,7 @@ describe("refusals", () => {
 
 it("a certificate that core does not know is reported with the command that helps, and one that is revoked without it", async () => {
   peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_unknown");
-  await queue.append(records(1, 3));
+  await add(1, 3);
   const forwarder = forward();
   const advice = /^certificate_unknown: .*svc-collector enroll --reenroll/;
   await reports(forwarder, advice);
@@ -371,7 +373,7 @@ it("an account that core does not answer twice keeps telemetry back for half a m
       isPending = false;
     },
   };
-  await queue.append(records(1, 5));
+  await add(1, 5);
   const received: string[] = [];
   const forwarder = forward({
     clock,
@@ -407,7 +409,7 @@ it("an account that core does not answer twice keeps telemetry back for half a m
 
 describe("the connection", () => {
   it("fails to a server with a certificate of another CA or another name", async () => {
-    await queue.append(records(1, 3));
+    await add(1, 3);
     const other = await createTestCa({ name: "Other CA" });
     const forwarder = forward({ connect: connectWith({ ca: other.pem }) });
     await reports(forwarder, /certificate/i);
@@ -421,7 +423,7 @@ describe("the connection", () => {
   });
 
   it("fails with a client certificate of another CA, and keeps the records", async () => {
-    await queue.append(records(1, 3));
+    await add(1, 3);
     const key = await createTestKey();
     const cert = encodePem(
       await issueTestCertificate({ ca: await createTestCa({ name: "Other CA" }), key }),
@@ -434,11 +436,11 @@ describe("the connection", () => {
   });
 
   it("resumes its TLS session when it reconnects", async () => {
-    await queue.append(records(1, 3));
+    await add(1, 3);
     forward();
     await empty();
     peer.disconnect();
-    await queue.append(records(4, 6));
+    await add(4, 6);
     await empty();
     expect(peer.resumed).toEqual([false, true]);
     expect(storedNumbers()).toEqual(numbers(1, 6));
@@ -449,7 +451,7 @@ describe("the connection", () => {
     peer.behaviour.beforeCommit = async () => {
       while (silent) await systemClock.sleep(5);
     };
-    await queue.append(records(1, 5));
+    await add(1, 5);
     let skip = 0;
     forward({ clock: { ...clock, monotonic: () => systemClock.monotonic() + skip } });
     await eventually(() => expect(peer.frames.length).toBe(1));

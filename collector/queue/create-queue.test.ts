@@ -4,7 +4,7 @@ import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { createDisk, openDiskStore } from "#tests/simulation/disk.ts";
 import { withMembers } from "#tests/simulation/with-members.ts";
-import { testRecord } from "#tests/support/queue.ts";
+import { addTexts, testRecord } from "#tests/support/queue.ts";
 import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
 import { createQueue } from "./queue.ts";
 
@@ -30,7 +30,7 @@ const openOnDisk = (disk = createDisk(), onStoreClosed: () => void = () => undef
 
 it("Q3: deletes what core has acknowledged once a full disk has room, without another ack", async () => {
   const { clock, disk, queue } = openOnDisk();
-  await queue.append([testRecord("sent")]);
+  await addTexts(queue, "sent");
   disk.failure = "full";
   await expect(queue.ack(1)).rejects.toThrow(/full/);
   await clock.advance(5_000);
@@ -43,10 +43,10 @@ it("Q3: deletes what core has acknowledged once a full disk has room, without an
 
 it("W3: reports since when and why its disk cannot be written, until a write succeeds 90 s after the last failure", async () => {
   const { clock, disk, queue } = openOnDisk();
-  await queue.append([testRecord("before")]);
+  await addTexts(queue, "before");
   expect(queue.condition()).toBeUndefined();
   const since = rfc3339(clock.now());
-  const append = () => queue.append([testRecord("x")]).catch(() => undefined);
+  const append = () => addTexts(queue, "x").catch(() => undefined);
   const fail = async (failure: typeof disk.failure, reason: string) => {
     disk.failure = failure;
     await append();

@@ -17,7 +17,7 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { readAll, testRecord as record } from "#tests/support/queue.ts";
+import { addTexts, readAll, testRecord as record } from "#tests/support/queue.ts";
 import { takeAccounts, testSigner } from "#tests/support/queue-accounts.ts";
 import { setUpQueues } from "#tests/support/queue-folder.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
@@ -75,7 +75,7 @@ describe("Q5: a queue whose database is corrupt", () => {
       expect(seen).toEqual([join(dirOf(), "quarantine-1")]);
       expect(existsSync(join(dirOf(), "quarantine-1", "queue.db"))).toBe(true);
       expect(queue.stats()).toMatchObject({ records: 0, quarantined: 1 });
-      await queue.append([record("new")]);
+      await addTexts(queue, "new");
       await queue.close();
       const again = open({ onQuarantined: () => expect.fail("the new database is intact") });
       expect([texts(again), again.stats().quarantined]).toEqual([["new"], 1]);
@@ -86,7 +86,7 @@ describe("Q5: a queue whose database is corrupt", () => {
     unlinkSync(database());
     const queue = open({ entropy: createSeededEntropy(2) });
     expect(queue.stats()).toMatchObject({ records: 0, quarantined: 0 });
-    await queue.append([record("new")]);
+    await addTexts(queue, "new");
     expect(texts(queue)).toEqual(["new"]);
   });
 
@@ -140,7 +140,7 @@ describe("Q5: a queue whose database is found corrupt while it runs", () => {
     const queue = open({ onQuarantined: (folder) => seen.push(folder) });
     readAll(queue);
     expect(seen).toEqual([join(dirOf(), "quarantine-1")]);
-    await queue.append([record("after")]);
+    await addTexts(queue, "after");
     expect(texts(queue)).toEqual(["after"]);
   });
 
@@ -193,7 +193,7 @@ it.each(["payload 7 of the records", "file.path"])(
   async (part) => {
     const queue = open();
     for (let index = 0; index < 20; index++)
-      await queue.append([record(`payload ${index} of the records`)]);
+      await addTexts(queue, `payload ${index} of the records`);
     await queue.close();
     const bytes = readFileSync(database());
     const at = bytes.indexOf(part);
@@ -285,17 +285,17 @@ describe("Q5: a flipped bit", () => {
           of.accounts.observe();
         }
       };
-      await queue.append([record("1")]);
+      await addTexts(queue, "1");
       await hour(queue);
       queue.accounts.seal(testSigner);
-      await queue.append([record("2")]);
+      await addTexts(queue, "2");
       await hour(queue);
-      await queue.append([record("3")]);
+      await addTexts(queue, "3");
       await queue.close();
       change(`UPDATE account SET content = replace(content, '${part}', 'x');
             UPDATE account_period SET period = replace(period, '${part}', 'x')`);
       const again = open({ clock });
-      await again.append([record("4")]);
+      await addTexts(again, "4");
       await hour(again);
       again.accounts.seal(testSigner);
       // Those that were sealed keep their places in the chain, and core may ask for them.
@@ -304,7 +304,7 @@ describe("Q5: a flipped bit", () => {
       expect(takeAccounts(again).map(({ number, lastSequence }) => [number, lastSequence])).toEqual(
         [[4n, 4n]],
       );
-      await again.append([record("5")]);
+      await addTexts(again, "5");
       expect(texts(again)).toEqual(["1", "2", "3", "4", "5"]);
     },
   );

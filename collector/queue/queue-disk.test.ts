@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { canMount, hasStrace } from "#tests/support/failing-reads.ts";
-import { openTestQueue, readAll, testRecord as record } from "#tests/support/queue.ts";
+import { addTexts, openTestQueue, readAll, testRecord as record } from "#tests/support/queue.ts";
 import { closeAccounts } from "#tests/support/queue-accounts.ts";
 import { setUpQueues } from "#tests/support/queue-folder.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
@@ -47,7 +47,7 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
   /** Appends what still fits into the log. */
   const fillLog = async (queue: Queue) => {
     for (let isFull = false; !isFull; )
-      isFull = await queue.append([record("filler")]).then(
+      isFull = await addTexts(queue, "filler").then(
         () => false,
         () => true,
       );
@@ -57,19 +57,19 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
 
   it("Q3: rejects appends while the disk is full, keeps the stored records, and stores again when there is room", async () => {
     const queue = open();
-    await queue.append([record("before")]);
+    await addTexts(queue, "before");
     fillDisk();
     await expect(queue.append([record("meanwhile", 100_000)])).rejects.toThrow(/full/);
     expect([texts(queue), queue.stats().droppedRecordsTotal]).toEqual([["before"], 0]);
     emptyDisk();
-    await queue.append([record("after")]);
+    await addTexts(queue, "after");
     await queue.close();
     expect(texts(open())).toEqual(["before", "after"]);
   });
 
   it("Q3: rejects what waited for the room of others too, and nothing is left waiting when there is room", async () => {
     const queue = open({ maxDiskUsageBytes: 150_000 });
-    await queue.append([record("before")]);
+    await addTexts(queue, "before");
     fillDisk();
     const appends = [
       queue.append([record("meanwhile", 100_000)]),
@@ -80,19 +80,19 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
       "rejected",
     ]);
     emptyDisk();
-    await queue.append([record("after")]);
+    await addTexts(queue, "after");
     expect(texts(queue)).toEqual(["before", "after"]);
   });
 
   it("Q3: states how long a full disk kept records waiting", async () => {
     const clock = createTestClock();
     const queue = open({ clock });
-    await queue.append([record("before")]);
+    await addTexts(queue, "before");
     fillDisk();
     await expect(queue.append([record("meanwhile", 100_000)])).rejects.toThrow(/full/);
     await clock.advance(60_000);
     emptyDisk();
-    await queue.append([record("after")]);
+    await addTexts(queue, "after");
     await clock.advance(60_000);
     expect(closeAccounts(queue)).toMatchObject([
       { waitedMs: 60_000n, accepted: [{ records: 2n }] },
@@ -101,12 +101,12 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
 
   it("Q3: drops and counts on a full disk with drop_newest_on_full, and stores the count later", async () => {
     const queue = open({ dropNewestOnFull: true });
-    await queue.append([record("before")]);
+    await addTexts(queue, "before");
     fillDisk();
     expect(await queue.append([record("a", 100_000), record("b", 100_000)])).toBe("dropped");
     expect(queue.stats().droppedRecordsTotal).toBe(2);
     emptyDisk();
-    expect(await queue.append([record("after")])).toBe("stored");
+    expect(await addTexts(queue, "after")).toBe("stored");
     await queue.close();
     const again = open();
     expect([texts(again), again.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
@@ -114,7 +114,7 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
 
   it("Q11: cannot fork while the disk is full, keeps everything, and forks once there is room", async () => {
     const queue = open();
-    await queue.append([record("acknowledged"), record("sent"), record("unsent")]);
+    await addTexts(queue, "acknowledged", "sent", "unsent");
     const before = queue.beginSession("spiffe://fleet.test/host-1");
     queue.sessionAnswered();
     queue.markSent(2);
@@ -143,7 +143,7 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
   it("Q11: begins sessions of its own on a full disk, states those before, and stores them once there is room", async () => {
     const host = "spiffe://fleet.test/host-1";
     const queue = open();
-    await queue.append([record("acknowledged"), record("before")]);
+    await addTexts(queue, "acknowledged", "before");
     const before = queue.beginSession(host);
     fillDisk();
     await fillLog(queue);
@@ -176,7 +176,7 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
 
   it("Q3: does not start on a read-only disk, names the reason, and starts when the disk is writable again", async () => {
     const queue = open();
-    await queue.append([record("before")]);
+    await addTexts(queue, "before");
     await queue.close();
     readOnly(true);
     expect(() => open()).toThrow("EROFS: read-only file system");
@@ -212,9 +212,9 @@ describe.skipIf(!hasStrace())("on a disk that turns read-only (needs strace)", (
 
   it("Q3: rejects appends and acks while the disk is read-only, loses nothing, and continues afterwards", async () => {
     const queue = open({ maxRecordAgeSeconds: 1_000 });
-    await queue.append([record("before"), record("sent")]);
+    await addTexts(queue, "before", "sent");
     await turnReadOnly();
-    await expect(queue.append([record("meanwhile")])).rejects.toThrow("disk I/O error");
+    await expect(addTexts(queue, "meanwhile")).rejects.toThrow("disk I/O error");
     await expect(queue.ack(1)).rejects.toThrow("disk I/O error");
     expect([texts(queue), queue.stats().records, queue.stats().droppedRecordsTotal]).toEqual([
       ["before", "sent"],
@@ -222,7 +222,7 @@ describe.skipIf(!hasStrace())("on a disk that turns read-only (needs strace)", (
       0,
     ]);
     await turnBack();
-    await queue.append([record("after")]);
+    await addTexts(queue, "after");
     await queue.ack(1);
     await queue.close();
     expect(texts(open())).toEqual(["sent", "after"]);
@@ -230,12 +230,12 @@ describe.skipIf(!hasStrace())("on a disk that turns read-only (needs strace)", (
 
   it("Q3: drops and counts the newest while the disk is read-only, with drop_newest_on_full", async () => {
     const queue = open({ dropNewestOnFull: true });
-    await queue.append([record("before")]);
+    await addTexts(queue, "before");
     await turnReadOnly();
-    expect(await queue.append([record("a"), record("b")])).toBe("dropped");
+    expect(await addTexts(queue, "a", "b")).toBe("dropped");
     expect(queue.stats().droppedRecordsTotal).toBe(2);
     await turnBack();
-    expect(await queue.append([record("after")])).toBe("stored");
+    expect(await addTexts(queue, "after")).toBe("stored");
     await queue.close();
     const again = open();
     expect([texts(again), again.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
@@ -244,9 +244,9 @@ describe.skipIf(!hasStrace())("on a disk that turns read-only (needs strace)", (
   it("Q3: defers expiry while the disk is read-only, and keeps serving reads", async () => {
     const clock = createTestClock();
     const queue = open({ clock, maxRecordAgeSeconds: 100 });
-    await queue.append([record("old")]);
+    await addTexts(queue, "old");
     await clock.advance(60_000);
-    await queue.append([record("young")]);
+    await addTexts(queue, "young");
     await turnReadOnly();
     await clock.advance(60_000);
     expect(texts(queue)).toEqual(["old", "young"]);

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
-import { readAll, testRecord as record } from "#tests/support/queue.ts";
+import { addTexts, readAll, testRecord as record } from "#tests/support/queue.ts";
 import { setUpQueues } from "#tests/support/queue-folder.ts";
 import type { Queue } from "./queue.ts";
 import { readQueueStats } from "./stats.ts";
@@ -49,7 +49,7 @@ describe("age", () => {
   it("Q7: expires nothing when the wall clock is wrong by ten years, in either direction", async () => {
     const tenYears = 315_576_000_000;
     const queue = open();
-    await queue.append([record("a")]);
+    await addTexts(queue, "a");
     clock.set(clock.now() + tenYears);
     await clock.advance(2_000);
     expect(queue.dropExpired()).toBe(0);
@@ -66,7 +66,7 @@ describe("age", () => {
 describe("dead letters", () => {
   it("Q9: moves one record to the dead letters, counts it across restarts, and keeps the other records", async () => {
     const queue = open();
-    await queue.append([record("a"), record("b"), record("c")]);
+    await addTexts(queue, "a", "b", "c");
     expect(queue.moveToDeadLetters(2, "payload_too_large", "too large")).toBe(true);
     expect(queue.moveToDeadLetters(2, "payload_too_large", "too large")).toBe(false);
     expect(sequences(queue)).toEqual([1, 3]);
@@ -116,7 +116,7 @@ describe("figures", () => {
       oldestRecordAgeSeconds: null,
       atRisk: false,
     });
-    await queue.append([record("c")]);
+    await addTexts(queue, "c");
     await clock.advance(100_000);
     expect(queue.stats()).toMatchObject({ oldestRecordAgeSeconds: 100, atRisk: true });
   });
@@ -130,7 +130,7 @@ describe("figures", () => {
     };
     expect(readQueueStats(dirOf(), risk)).toBeNull();
     const queue = open();
-    await queue.append([record("a")]);
+    await addTexts(queue, "a");
     expect(readQueueStats(dirOf(), risk)).toEqual(queue.stats());
     await queue.close();
     expect(readQueueStats(dirOf(), risk)).toMatchObject({ records: 1 });

@@ -13,7 +13,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { failReads, hasStrace } from "#tests/support/failing-reads.ts";
-import { readAll, testRecord as record } from "#tests/support/queue.ts";
+import { addTexts, readAll, testRecord as record } from "#tests/support/queue.ts";
 import { setUpQueues } from "#tests/support/queue-folder.ts";
 import { QueueUnreadableError } from "./errors.ts";
 import { readQueueStats } from "./stats.ts";
@@ -83,7 +83,7 @@ describe("K5: a queue whose WAL is damaged", () => {
       });
       // The lines of the lost records can be read again: their position is that of the records that are left.
       expect(queue.checkpoints("file").get("1:2")).toBe(`${kept}`);
-      await queue.append([record("next")]);
+      await addTexts(queue, "next");
       expect(readAll(queue).at(-1)?.sequence).toBe(301);
       await queue.close();
       const again = open({ onLost: () => expect.fail("it was counted before") });

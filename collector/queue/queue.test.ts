@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { readAll, testRecord as record } from "#tests/support/queue.ts";
+import { addTexts, readAll, testRecord as record } from "#tests/support/queue.ts";
 import { setUpQueues } from "#tests/support/queue-folder.ts";
 import { QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import type { Queue } from "./queue.ts";
@@ -19,7 +19,7 @@ const sequences = (queue: Queue) => readAll(queue).map(({ sequence }) => sequenc
 describe("append and read", () => {
   it("returns the stored records in order, also after a restart", async () => {
     const queue = open();
-    await Promise.all([queue.append([record("a"), record("b")]), queue.append([record("c")])]);
+    await Promise.all([addTexts(queue, "a", "b"), addTexts(queue, "c")]);
     const { queueId } = queue;
     await queue.close();
     const again = open({ entropy: createSeededEntropy(2) });
@@ -42,7 +42,7 @@ describe("append and read", () => {
   it("continues inside a block, also after a record of it became a dead letter or was acknowledged", async () => {
     const queue = open();
     await queue.append(["a", "b", "c", "d", "e", "f"].map((text) => record(text)));
-    await queue.append([record("g")]);
+    await addTexts(queue, "g");
     const read = (beyond: number, maxRecords: number) =>
       queue
         .read(beyond, { maxRecords, maxBytes: 1e6 })
@@ -71,12 +71,12 @@ describe("append and read", () => {
 
   it("never uses a sequence twice, also when a restart found the queue empty", async () => {
     const queue = open();
-    await queue.append([record("a"), record("b")]);
+    await addTexts(queue, "a", "b");
     await queue.ack(2);
     await queue.close();
     const again = open();
     expect(again.stats().records).toBe(0);
-    await again.append([record("c")]);
+    await addTexts(again, "c");
     expect(sequences(again)).toEqual([3]);
   });
 
@@ -99,9 +99,9 @@ describe("append and read", () => {
     const waiting = queue.waitBeyond(1, stop.signal).then(() => {
       woken = true;
     });
-    await queue.append([record("a")]);
+    await addTexts(queue, "a");
     expect(woken).toBe(false);
-    await queue.append([record("b")]);
+    await addTexts(queue, "b");
     await waiting;
     const aborted = queue.waitBeyond(9, stop.signal);
     stop.abort(new Error("stop"));
@@ -137,7 +137,7 @@ describe("a full queue", () => {
       QueueFullError,
     );
     await queue.ack(1);
-    await queue.append([record("c")]);
+    await addTexts(queue, "c");
     expect(sequences(queue)).toEqual([2]);
   });
 
@@ -203,7 +203,7 @@ describe("the files", () => {
       1,
       expect.stringContaining("another process is using the queue in"),
     ]);
-    await queue.append([record("a")]);
+    await addTexts(queue, "a");
     await queue.close();
     expect(open().stats().records).toBe(1);
   });
@@ -211,14 +211,14 @@ describe("the files", () => {
 
 it("rejects every append of a transaction that fails, and stores the next one", async () => {
   const queue = open();
-  await queue.append([record("a")]);
+  await addTexts(queue, "a");
   const bad = { checkpoints: [{ source: "s", key: "k", value: {} as string }] };
   const results = await Promise.allSettled([
-    queue.append([record("c")]),
+    addTexts(queue, "c"),
     queue.append([record("b")], bad),
   ]);
   expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
-  await queue.append([record("d")]);
+  await addTexts(queue, "d");
   expect(sequences(queue)).toEqual([1, 2]);
   expect(queue.stats().records).toBe(2);
 });

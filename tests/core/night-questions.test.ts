@@ -15,7 +15,7 @@ import {
   recordNight,
 } from "../support/recorded-night.ts";
 import type { TestWeb } from "../support/web.ts";
-import { startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import { see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 /** An operator at an open page, whose clicks are counted. */
 interface Operator {
@@ -93,7 +93,7 @@ answer(
     await click(
       page.getByRole("link", { name: /^60 hosts: 12 with an incomplete hour in the last 24 h/ }),
     );
-    await page.getByText("60 hosts: 12 with an incomplete hour").waitFor();
+    await see(page, "60 hosts: 12 with an incomplete hour");
     const rows = await cellsOf(page.getByRole("table"));
     // Core was out from 03:05 to 03:20, which lost nothing: the accounts of that hour came later.
     expect(rows.map(([host, hours, worst]) => [host, hours, worst]).toSorted()).toEqual(
@@ -114,7 +114,7 @@ answer(
     await click(page.getByRole("button", { name: "In common" }));
     const panel = page.getByRole("region", { name: "What these hosts have in common" });
     await waitForHeading(panel, "What hosts that need attention have in common");
-    await panel.getByText("label rack:r3").waitFor();
+    await see(panel, "label rack:r3");
     expect(await panel.getByRole("listitem").allTextContents()).toEqual([
       "label rack:r310 of 10 here, 0 of 50 elsewhere",
     ]);
@@ -163,7 +163,7 @@ answer("is the new config worse than the old", "/fleet", 1, async (operator) => 
 answer("will everything live through the long weekend", "/fleet", 1, async ({ page, click }) => {
   await click(page.getByRole("button", { name: "Next 72 h" }));
   const panel = page.getByRole("region", { name: "What runs out in the next 72 hours" });
-  await panel.getByText("Unless somebody acts, by 2026-11-30 11:30:00 UTC:").waitFor();
+  await see(panel, "Unless somebody acts, by 2026-11-30 11:30:00 UTC:");
   for (const words of [
     "10 hosts lose their certificates: late to renew, failed or silent",
     "1 queue will be full at its rate since the oldest record",
@@ -204,14 +204,14 @@ answer("why is data of 10:00 to 10:20 missing", "/fleet", 2, async ({ page, clic
     page.getByRole("row", { name: /^web-1 / }).getByRole("link", { name: "2026-11-27 10:00" }),
   );
   const account = page.getByRole("region", { name: "Account of 2026-11-27 10:00 UTC" });
-  await account.getByText("310 records dropped at the host.").waitFor();
+  await see(account, "310 records dropped at the host.");
   expect(await account.textContent()).toMatch(/Dropped: the queue was full310/);
 });
 
 answer("which hosts should exist and never enrolled", "/fleet", 1, async ({ page, click }) => {
   await click(page.getByRole("link", { name: "2 hosts never enrolled" }));
   const table = page.getByRole("table");
-  await table.getByText("db-1").waitFor();
+  await see(table, "db-1");
   expect((await cellsOf(table)).map(([host, status]) => [host, status])).toEqual([
     ["db-1", "Never enrolled"],
     ["db-2", "Never enrolled"],
@@ -221,7 +221,7 @@ answer("which hosts should exist and never enrolled", "/fleet", 1, async ({ page
 answer("are core, database and export well", "/fleet", 1, async (operator) => {
   const { page, click } = operator;
   await click(mainLink(operator, "System"));
-  await page.getByText("1 of 8 parts needs attention").waitFor();
+  await see(page, "1 of 8 parts needs attention");
   const rows = await cellsOf(page.getByRole("table", { name: /^Parts/ }));
   const stateOf = (part: string) => rows.find(([name]) => name === part)?.[1];
   expect(rows[0]?.at(-1)).toBe("the last commit failed: no space left on device");
@@ -237,13 +237,13 @@ answer("are core, database and export well", "/fleet", 1, async (operator) => {
 
 answer("what did the page say at 02:41", "/fleet", 1, async ({ page, query }) => {
   await query("at:02:41");
-  await page.getByText("The past, at 2026-11-27 02:41:00 UTC").waitFor();
+  await see(page, "The past, at 2026-11-27 02:41:00 UTC");
   expect(night.at0241).toMatchObject({
     needs_attention: 10,
     enrolled: 60,
     by_state: { stale: 10, healthy: 50 },
   });
-  await page.getByText("10 hosts need attention, of 60 hosts").waitFor();
+  await see(page, "10 hosts need attention, of 60 hosts");
   await expect
     .poll(() => page.locator(".chip", { hasText: "Stale" }).locator("b").textContent())
     .toBe("10");

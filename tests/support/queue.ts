@@ -55,6 +55,10 @@ export const readAll = (queue: Queue, beyond = 0): StoredRecord[] =>
     .read(beyond, { maxRecords: 1_000_000, maxBytes: Number.MAX_SAFE_INTEGER })
     .flatMap(({ envelopes }) => decodeRecords(envelopes));
 
+/** Appends a record of each text. */
+export const addTexts = (queue: Pick<Queue, "append">, ...texts: readonly string[]) =>
+  queue.append(texts.map((text) => testRecord(text)));
+
 /** Creates a record of `text`, padded to `size` bytes. */
 export const testRecord = (text: string, size = text.length): NewRecord => ({
   kind: "log_line",

@@ -1,5 +1,5 @@
 import type { Locator, Page } from "playwright-core";
-import { afterEach } from "vitest";
+import { afterEach, expect } from "vitest";
 import { launchBrowser } from "#scripts/lab/browser.ts";
 import { buildUi } from "#scripts/lab/built-ui.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
@@ -19,6 +19,17 @@ export const openTestBrowser = async (): ReturnType<typeof prepare> => {
   afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
   return { ui, browser };
 };
+
+/** Waits until this text is there. */
+export const see = (within: Page | Locator, text: string | RegExp) =>
+  within.getByText(text).first().waitFor();
+
+/** Returns the path and the query of a page. */
+export const addressOf = (page: Page) => page.url().slice(new URL(page.url()).origin.length);
+
+/** Waits until a page is at this path and query. */
+export const expectAddress = (page: Page, address: string) =>
+  expect.poll(() => addressOf(page)).toBe(address);
 
 /** Clicks the link of this name. */
 export const follow = (within: Page | Locator, name: string | RegExp) =>
@@ -42,7 +53,7 @@ export const startWebInBrowser = async (options: TestWebOptions = {}) => {
   ) => visitPage({ browser, web }, as, path, rest);
   const flawsAt = async (path: string, ready: string | RegExp, as: PersonName = "auditor") => {
     const { page } = await visit(path, { as });
-    await page.getByText(ready).first().waitFor();
+    await see(page, ready);
     await page.waitForLoadState("networkidle");
     return flawsOf(page, { axeAt: isSlow ? viewports : viewports.slice(1) });
   };

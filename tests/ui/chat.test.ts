@@ -19,7 +19,13 @@ import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf, flawsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { createTestChat } from "../support/core.ts";
-import { follow, press, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import {
+  follow,
+  press,
+  see,
+  startWebInBrowser,
+  waitForHeading,
+} from "../support/web-in-browser.ts";
 
 const hostile = [
   '<img src=x onerror="globalThis.taken=1"><script>globalThis.taken=1</script>',
@@ -134,7 +140,7 @@ it("T1: streams an answer with its SQL, rows and a receipt that the browser and 
   );
   expect(await call.locator("tbody tr").count()).toBe(Math.min(20, Number.parseInt(outcome, 10)));
   await panel.locator(".receipt > summary").click();
-  await panel.getByText("receipts-2026").waitFor();
+  await see(panel, "receipts-2026");
 
   const [download] = await Promise.all([
     page.waitForEvent("download"),
@@ -170,40 +176,40 @@ it("T5: calls an answer unverified whose receipt, text or key is another one", a
     await page.unroute(path);
   }
   await panel.locator(".receipt > summary").click();
-  await panel.getByText("its key is not among this core's keys").waitFor();
+  await see(panel, "its key is not among this core's keys");
 });
 
 it("T1: stops an answer, keeps what arrived and its receipt, and lets the operator type meanwhile", async () => {
   const { page, panel, shown, field } = await visit("/?chat=new");
   await ask(page, "slow");
-  await shown.getByText("Line 3.").waitFor();
+  await see(shown, "Line 3.");
   await field.fill("A draft");
   const before = stops;
   await press(panel, "Stop");
-  await shown.getByText("Stopped before the end.").waitFor();
+  await see(shown, "Stopped before the end.");
   await expect.poll(() => stops).toBe(before + 1);
   await badges(page, "Verified");
-  await shown.getByText("Line 3.").waitFor();
+  await see(shown, "Line 3.");
   expect(await field.inputValue()).toBe("A draft");
 });
 
 it("sticks to the end only while the reader is there, without layout shift", async () => {
   const { page, panel, shown, layoutShift } = await visit("/fleet?chat=new", { height: 500 });
-  await panel.getByText("Which certificates expire").waitFor();
+  await see(panel, "Which certificates expire");
   await page.locator(".row-link").first().waitFor();
   await page.waitForLoadState("networkidle");
   expect(await layoutShift()).toBe(0);
   await ask(page, "slow");
   // The answer replaces the suggested questions.
-  await shown.getByText("Line 2.").waitFor();
+  await see(shown, "Line 2.");
   const begun = await layoutShift();
-  await shown.getByText("Line 30.").waitFor();
+  await see(shown, "Line 30.");
   const fromEnd = () =>
     shown.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight);
   await expect.poll(fromEnd).toBeLessThan(24);
   await shown.evaluate((element) => element.scrollTo(0, 40));
   await panel.getByRole("button", { name: "Latest" }).waitFor();
-  await shown.getByText("Line 45.").waitFor();
+  await see(shown, "Line 45.");
   expect(await shown.evaluate((element) => element.scrollTop)).toBe(40);
   await press(panel, "Latest");
   await expect.poll(fromEnd).toBeLessThan(24);
@@ -239,9 +245,9 @@ it("T2: shows a hostile answer as text, and links only to pages of ours", async 
 it("reports a failure of the model with Retry, and a lost connection with what arrived", async () => {
   const { page, panel, shown } = await visit("/?chat=new");
   await ask(page, "fail once");
-  await shown.getByText("The model answered with status 500").waitFor();
+  await see(shown, "The model answered with status 500");
   await press(panel, "Retry");
-  await shown.getByText("The second attempt worked.").waitFor();
+  await see(shown, "The second attempt worked.");
   await badges(page, "Verified", 2);
   await page.route("**/messages", (route) =>
     route.fulfill({
@@ -251,8 +257,8 @@ it("reports a failure of the model with Retry, and a lost connection with what a
   );
   await page.route("**/sessions/*", (route) => route.abort());
   await ask(page, "Hello");
-  await shown.getByText("The connection was lost.").waitFor();
-  await shown.getByText("Half").waitFor();
+  await see(shown, "The connection was lost.");
+  await see(shown, "Half");
   await panel.getByRole("button", { name: "Retry" }).waitFor();
 });
 
@@ -275,7 +281,7 @@ it("lists, renames and deletes conversations", async () => {
   await expect.poll(() => conversationOf(page)).toBe("new");
   await expect.poll(() => panel.getByText("Rollout 1.4.2").count()).toBe(0);
   await page.goto(address);
-  await panel.getByText("No conversation of yours has this address").waitFor();
+  await see(panel, "No conversation of yours has this address");
 });
 
 it("works by keyboard alone, announces the answer in sentences, and keeps a draft", async () => {
@@ -308,7 +314,7 @@ it("works by keyboard alone, announces the answer in sentences, and keeps a draf
   await expect.poll(() => field.inputValue()).toBe("A draft");
   await page.keyboard.press("Escape");
   await page.keyboard.press("?");
-  await page.getByText("Ask about the fleet").first().waitFor();
+  await see(page, "Ask about the fleet");
 });
 
 it("limits a question to 32 KiB, with a count near the limit", async () => {
@@ -316,14 +322,14 @@ it("limits a question to 32 KiB, with a count near the limit", async () => {
   await field.fill("é".repeat(16_384));
   await panel.getByText("32.0 KiB of 32 KiB").or(panel.getByText("32 KiB of 32 KiB")).waitFor();
   await field.fill("é".repeat(16_385));
-  await panel.getByText("shorten the question").waitFor();
+  await see(panel, "shorten the question");
   await field.press("Enter");
   expect(await panel.locator(".chat-question").count()).toBe(0);
 });
 
 it("has no axe violation and no sideways scroll", async () => {
   const { page, panel, messages } = await visit("/?chat=new");
-  await panel.getByText("Which certificates expire").waitFor();
+  await see(panel, "Which certificates expire");
   expect(await flawsOf(page)).toEqual([]);
   await ask(page, "Which hosts need attention, and why?");
   await badges(page, "Verified");
@@ -347,7 +353,7 @@ it("is not in the script of a page until it opens, and not offered without the s
   const open = await measureBytes({ browser, web }, "/fleet?chat=new");
   expect(open.js).toBeGreaterThan(fleet.js + 10_000);
   const { page } = await started.visit("/?chat=new", { as: "reader" });
-  await page.getByText("Your scopes").waitFor();
+  await see(page, "Your scopes");
   expect(await page.getByRole("button", { name: "Ask" }).count()).toBe(0);
   expect(await page.locator(".chat").count()).toBe(0);
 });

@@ -4,7 +4,7 @@ import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
 import { hourMs, systemClock } from "#kit/clock.ts";
 import { exportThrough, storeAccount } from "../support/accounts.ts";
 import { createTestToken, type TestCollector } from "../support/collector.ts";
-import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import { follow, see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 let shop: TestCollector;
@@ -51,9 +51,9 @@ it("the hours of a host are squares that the keyboard reaches, and open the acco
   expect(await layoutShift()).toBeLessThan(0.01);
   await square.click();
   const account = page.getByRole("region", { name: `Account of ${shortText} UTC` });
-  await account.getByText("310 records dropped at the host.").waitFor();
-  await account.getByText("Accepted by the collector").waitFor();
-  await account.getByText(/sequences \d+ to \d+/).waitFor();
+  await see(account, "310 records dropped at the host.");
+  await see(account, "Accepted by the collector");
+  await see(account, /sequences \d+ to \d+/);
   await account.getByText("delivered", { exact: true }).waitFor();
   expect(new URL(page.url()).searchParams.get("hour")).toBe(new Date(short).toISOString());
   await square.focus();
@@ -63,13 +63,9 @@ it("the hours of a host are squares that the keyboard reaches, and open the acco
   await page
     .getByRole("region", { name: `Account of ${next.slice(0, 10)} ${next.slice(11, 16)} UTC` })
     .waitFor();
-  await page.getByText("2 records rejected by the backend of an export.").waitFor();
-  await page
-    .getByText("7 spans, log records or data points rejected by the backend of an export.")
-    .waitFor();
-  await page
-    .getByText("delivered, 2 records rejected, 7 spans, log records or data points rejected")
-    .waitFor();
+  await see(page, "2 records rejected by the backend of an export.");
+  await see(page, "7 spans, log records or data points rejected by the backend of an export.");
+  await see(page, "delivered, 2 records rejected, 7 spans, log records or data points rejected");
   const statement = await page
     .getByRole("link", { name: "Download the statement" })
     .getAttribute("href");
@@ -86,7 +82,7 @@ describe("the completeness of the fleet", () => {
       .waitFor();
     expect(await layoutShift()).toBe(0);
     await follow(page, /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 /);
-    await page.getByText("4 hosts: 2 with an incomplete hour").waitFor();
+    await see(page, "4 hosts: 2 with an incomplete hour");
     const rows = page.getByRole("table").getByRole("row");
     expect(await rows.count()).toBe(3);
     expect(await rows.nth(1).getByRole("link", { name: "shop-4" }).count()).toBe(1);
@@ -121,7 +117,7 @@ describe("the completeness of the fleet", () => {
     const { page } = await visit("/completeness");
     await page.getByText("Figures of each hour").click();
     await page.getByRole("link", { name: `${shortText} UTC`, exact: true }).click();
-    await page.getByText("4 hosts: 2 with an incomplete hour").waitFor();
+    await see(page, "4 hosts: 2 with an incomplete hour");
   });
 
   it("has no axe violation and no sideways scroll", async () => {

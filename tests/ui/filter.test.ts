@@ -5,7 +5,7 @@ import { terms } from "#proto/fleet-health/query-language/terms.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { questions } from "#ui/app/fleet/query-language/suggest.ts";
-import { follow, startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit } = await startWebInBrowser({ clock: systemClock });
 await seedFleet(web.core.db, { count: 150, now: new Date() });
@@ -26,10 +26,7 @@ it("finds hosts by terms, and by a time of day that becomes a date", async () =>
   const since = await minuteAgo(page);
   await bar.fill("version<1.4 -platform:linux,darwin");
   await bar.press("Enter");
-  await page
-    .getByText(/^1 to \d+ of \d+ /)
-    .first()
-    .waitFor();
+  await see(page, /^1 to \d+ of \d+ /);
   await expect
     .poll(() => addressOf(page))
     .toBe("?not_platform=linux&not_platform=darwin&version_range=<1.4");
@@ -63,14 +60,14 @@ it("refuses OR with what to write instead", async () => {
   const bar = page.getByRole("combobox", { name: "Search and filter hosts" });
   await bar.fill("state:stale OR state:revoked");
   await bar.press("Enter");
-  await page.getByText("Write several values with commas: state:stale,revoked.").waitFor();
+  await see(page, "Write several values with commas: state:stale,revoked.");
   expect(addressOf(page)).toBe("");
 });
 
 it("refuses a link with a misspelt value or parameter, in a sentence, without rows", async () => {
   const { page } = await visit("/fleet?state=stal&drift=drifted&sate=healthy");
-  await page.getByText("There is no parameter sate. Did you mean state?").waitFor();
-  await page.getByText("state has no value stal. Did you mean stale?").waitFor();
+  await see(page, "There is no parameter sate. Did you mean state?");
+  await see(page, "state has no value stal. Did you mean stale?");
   expect(await page.locator("tr[data-id]").count()).toBe(0);
   expect(await axeViolationsOf(page)).toEqual([]);
   await follow(page, "Show without these parts");

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { flawsOf } from "#scripts/lab/ui-states.ts";
 import { createTestToken, identityPrefix } from "../support/collector.ts";
-import { startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import { see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const env = {
   SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
@@ -19,7 +19,7 @@ describe("the fleet page without hosts", () => {
     const { page, layoutShift } = await visit("/fleet", {
       width: 390,
     });
-    await page.getByText("ask a member of the directory’s group").waitFor();
+    await see(page, "ask a member of the directory’s group");
     const heading = await page
       .getByRole("heading", { name: "No host is enrolled yet" })
       .boundingBox();
@@ -71,8 +71,8 @@ it("a refused host is found by its name, with the reason, also where others shar
   for (const path of ["/fleet?q=LOST-8", "/fleet?device=lost-8", "/hosts/lost-8", "/enrollment"]) {
     const { page, messages } = await visit(path);
     const refused = page.getByRole("region", { name: /^Refused enrollments/ });
-    await refused.getByText("lost-8").first().waitFor();
-    await refused.getByText("identity_not_allowed").first().waitFor();
+    await see(refused, "lost-8");
+    await see(refused, "identity_not_allowed");
     expect(await refused.getByText("lost-7").count()).toBe(path === "/enrollment" ? 1 : 0);
     expect([path, await flawsOf(page), messages]).toEqual([path, [], []]);
   }

@@ -6,7 +6,7 @@ import type { Scope } from "#proto/operator/scopes.ts";
 import { people } from "#scripts/lab/people.ts";
 import { axeViolationsOf, uiStates, viewports } from "#scripts/lab/ui-states.ts";
 import { createTestToken } from "../support/collector.ts";
-import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import { follow, see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const { web, visit } = await startWebInBrowser({ clock: systemClock });
 let hostId: string;
@@ -42,7 +42,7 @@ describe("the pages in a browser, under the content security policy", () => {
         ["/fleet?q=nothing", "No host matches"],
       ] as const) {
         const { page, messages, layoutShift } = await visit(path, viewport);
-        await page.getByText(ready).first().waitFor();
+        await see(page, ready);
         // A request whose response is not read would keep the network busy.
         await page.waitForLoadState("networkidle");
         expect({ path, messages, shift: await layoutShift() }).toEqual({
@@ -66,7 +66,7 @@ describe("the pages in a browser, under the content security policy", () => {
       )) {
         const { page } = await visit(path, { as: person, ...viewport });
         await enter?.(page);
-        await page.getByText(ready).first().waitFor();
+        await see(page, ready);
         expect({ name, violations: await axeViolationsOf(page) }).toEqual({ name, violations: [] });
       }
     },
@@ -98,7 +98,7 @@ describe("the pages in a browser, under the content security policy", () => {
     await page.getByRole("link", { name: "edge-1" }).waitFor();
     await holds(["read", "audit", "admin"], "suspended");
     await page.keyboard.press("r");
-    await page.getByText("Your session has ended: what this page shows is old").waitFor();
+    await see(page, "Your session has ended: what this page shows is old");
     const again = await page.getByRole("link", { name: "Sign in again" }).getAttribute("href");
     expect(again).toBe(`/api/auth/login?${new URLSearchParams({ return_to: "/fleet?q=edge" })}`);
     await holds(["read", "audit", "admin"]);

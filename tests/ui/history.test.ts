@@ -11,7 +11,7 @@ import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf, flawsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
-import { follow, press, startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser();
 /** Fifteen hosts are silent from three hours ago, for half an hour. */
@@ -63,8 +63,8 @@ describe("the page as it was", () => {
     const stale = async () =>
       Number(await page.locator(".chip", { hasText: "Stale" }).locator("b").textContent());
     await slider.fill(String(silentFrom + silentMs / 2));
-    await page.getByText("The past, at").waitFor();
-    await page.getByText("29 hosts need attention, of 110 hosts").waitFor();
+    await see(page, "The past, at");
+    await see(page, "29 hosts need attention, of 110 hosts");
     const at = paramOf(page, "at");
     const { body } = await web.core.auditor.get<FleetHealthReport>(`/v1/collector/health?at=${at}`);
     expect(body.summary.by_state.stale).toBeGreaterThanOrEqual(15);
@@ -76,7 +76,7 @@ describe("the page as it was", () => {
     await page.getByText("recent", { exact: true }).first().waitFor();
     expect(paramOf(page, "at")).not.toBeNull();
     await follow(page, "Back to now");
-    await page.getByText(/^Updated .* ago$/).waitFor();
+    await see(page, /^Updated .* ago$/);
     expect(await page.locator(".fleet[data-past]").count()).toBe(0);
     expect(messages).toEqual([]);
   });
@@ -85,16 +85,16 @@ describe("the page as it was", () => {
     const { page } = await visit(`/fleet?state=stale&at=${midst()}`);
     await rowOf(page).click();
     const drawer = page.getByRole("dialog");
-    await drawer.getByText("The past, at").waitFor();
+    await see(drawer, "The past, at");
     await drawer.getByRole("link", { name: "This host now" }).waitFor();
     expect(await drawer.getByText("Volume").count()).toBe(0);
   });
 
   it("names the filter that has no history, and the time that has none", async () => {
     const { page } = await visit(`/fleet?queue_above_percent=5&at=${text(silentFrom)}`);
-    await page.getByText("queue_above_percent: this has no history").waitFor();
+    await see(page, "queue_above_percent: this has no history");
     await page.goto("/fleet?at=2020-01-01T00:00Z");
-    await page.getByText("History does not go back so far").waitFor();
+    await see(page, "History does not go back so far");
     const box = page.getByRole("combobox", { name: "Search and filter hosts" });
     await page.goto(`/fleet?state=stale&at=${midst()}`);
     await expect.poll(() => box.inputValue()).toMatch(/^state:stale at:\d\d:\d\d/);
@@ -102,7 +102,7 @@ describe("the page as it was", () => {
     await box.press("Enter");
     await expect.poll(() => new URL(page.url()).search).toBe("?state=stale");
     await page.goto("/fleet?at=yesterday");
-    await page.getByText("at is a time in UTC").waitFor();
+    await see(page, "at is a time in UTC");
   });
 
   it("has no axe violation and no sideways scroll", async () => {
@@ -118,11 +118,8 @@ describe("what hosts have in common", () => {
       "In common",
       "What these hosts have in common",
     );
-    await panel.getByText("version").first().waitFor();
-    await panel
-      .getByText(/^\d+ of \d+ here, 0 of \d+ elsewhere/)
-      .first()
-      .waitFor();
+    await see(panel, "version");
+    await see(panel, /^\d+ of \d+ here, 0 of \d+ elsewhere/);
     expect(await axeViolationsOf(page)).toEqual([]);
     await panel.getByRole("link").first().click();
     await expect.poll(() => paramOf(page, "version")).toBe("1.11.0");
@@ -148,7 +145,7 @@ describe("what hosts have in common", () => {
     );
     await press(page, "In common");
     const panel = page.getByRole("region", { name: "What these hosts have in common" });
-    await panel.getByText("core is reading those of the hosts").waitFor();
+    await see(panel, "core is reading those of the hosts");
     expect(await panel.getByText("source nginx").count()).toBe(0);
     await follow(panel, "source nginx");
     expect(await panel.getByText("core is reading").count()).toBe(0);
@@ -171,7 +168,7 @@ it("what runs out is a list behind a button, and each count of hosts leads to as
   expect(body.queues.count).toBeGreaterThan(0);
   expect(await axeViolationsOf(page)).toEqual([]);
   await panel.getByRole("link", { name: new RegExp(`^${body.queues.count} queues?$`) }).click();
-  await page.getByText(`1 to ${body.queues.count} of ${body.queues.count}`).first().waitFor();
+  await see(page, `1 to ${body.queues.count} of ${body.queues.count}`);
   expect(messages).toEqual([]);
 });
 
@@ -214,10 +211,10 @@ describe("what hosts changed", () => {
     await panel
       .getByText("Worse: memory +31 % (+27 to +35.2), 40 changed hosts against 120")
       .click();
-    await panel.getByText("CPU: too few hosts, 3 and 120").waitFor();
+    await see(panel, "CPU: too few hosts, 3 and 120");
     const waiting = panel.getByRole("listitem").filter({ hasText: "label region none to dc-1" });
-    await waiting.getByText(/^Soaks until .* UTC, longer if core is unavailable\.$/).waitFor();
-    await panel.getByText("17 further changes of the last 24 h are not compared").waitFor();
+    await see(waiting, /^Soaks until .* UTC, longer if core is unavailable\.$/);
+    await see(panel, "17 further changes of the last 24 h are not compared");
     expect(await flawsOf(page)).toEqual([]);
     await follow(panel, "version 1.10.2 to 1.11.0");
     await expect.poll(() => paramOf(page, "version")).toBe("1.11.0");

@@ -5,7 +5,14 @@ import { systemClock } from "#kit/clock.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { createTestToken, manage } from "../support/collector.ts";
-import { follow, press, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import {
+  expectAddress,
+  follow,
+  press,
+  see,
+  startWebInBrowser,
+  waitForHeading,
+} from "../support/web-in-browser.ts";
 
 /** Runs a script and draws an image if a page treats it as markup. */
 const hostile = '<img src=x onerror="globalThis.taken=1">';
@@ -41,8 +48,6 @@ const visitFleet = async (viewport?: VisitOptions) => {
   return visited;
 };
 
-const addressIs = (page: Page, search: string) =>
-  expect.poll(() => new URL(page.url()).search).toBe(search);
 const typeKeys = async (page: Page, ...keys: readonly string[]) => {
   for (const key of keys) await page.keyboard.press(key);
 };
@@ -70,12 +75,12 @@ it("works by keyboard alone: rows, drawer, exports, help", async () => {
   await expect.poll(focused).toBe("edge-1");
   await page.keyboard.press("Enter");
   await drawerShows(page, "edge-1");
-  await page.getByText("Enrolled by").waitFor();
+  await see(page, "Enrolled by");
   await page.keyboard.press("j");
   await drawerShows(page, "edge-2");
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
-  await addressIs(page, "");
+  await expectAddress(page, "/fleet");
   await expect.poll(focused).toBe("edge-2");
 
   await page.keyboard.press("e");
@@ -124,17 +129,17 @@ it("filters by a query with suggestions and faults, which stays in the address",
   await page.keyboard.type("enr");
   await typeKeys(page, "ArrowDown", "Tab");
   await expect.poll(() => box.inputValue()).toBe("edge state:enrolling ");
-  await addressIs(page, "?state=enrolling&q=edge");
-  await page.getByText("1 to 1 of 1").first().waitFor();
+  await expectAddress(page, "/fleet?state=enrolling&q=edge");
+  await see(page, "1 to 1 of 1");
 
   await page.keyboard.type("hb>soon");
   await page.keyboard.press("Enter");
-  await page.getByText("A duration is a whole number").waitFor();
+  await see(page, "A duration is a whole number");
   await expect.poll(() => box.getAttribute("aria-invalid")).toBe("true");
-  await addressIs(page, "?state=enrolling&q=edge");
+  await expectAddress(page, "/fleet?state=enrolling&q=edge");
   await page.keyboard.press("Escape");
   await press(page, "Remove filter state:enrolling");
-  await addressIs(page, "?q=edge");
+  await expectAddress(page, "/fleet?q=edge");
   await page.evaluate(() => history.back());
   await expect.poll(() => box.inputValue()).toBe("edge state:enrolling");
   expect(messages).toEqual([]);
@@ -148,8 +153,8 @@ it("filters by the bars of its charts, and exports under that filter", async () 
   await page.keyboard.press("Enter");
   await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
   for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
-  await addressIs(page, "?version=1.2.3");
-  await page.getByText("1 to 1 of 1").first().waitFor();
+  await expectAddress(page, "/fleet?version=1.2.3");
+  await see(page, "1 to 1 of 1");
   await press(page, "Export");
   const link = page.locator(".exports-link", { hasText: "Config drift" });
   await page.getByRole("link", { name: "Config drift 0 rows" }).waitFor();
@@ -165,7 +170,7 @@ it("shows no figure, chart or skeleton of a report that failed to load, and all 
   await follow(page, /^Enrolling/);
   await waitForHeading(page, "The report could not be loaded");
   await expect.poll(() => figures.count()).toBe(0);
-  await addressIs(page, "?state=enrolling");
+  await expectAddress(page, "/fleet?state=enrolling");
   await page.unroute("**/api/core/collector/health**");
   await press(page, "Try again");
   await rowOf(page, "edge-2").waitFor();
@@ -179,7 +184,7 @@ it("shows no titles of charts that failed to load, and all of them after a retry
   const { page } = await visit("/");
   await page.route("**/api/core/collector/health/facets**", (route) => route.abort());
   await page.goto("/fleet");
-  await page.getByText("The charts could not be loaded").waitFor();
+  await see(page, "The charts could not be loaded");
   await rowOf(page, "edge-2").waitFor();
   expect(await page.getByText("Certificate expiry", { exact: true }).isVisible()).toBe(false);
   await page.unroute("**/api/core/collector/health/facets**");
@@ -209,7 +214,7 @@ it("neither scrolls nor changes style behind the drawer, which blocks wheel and 
   ).toEqual([0, 0]);
   await page.mouse.click(at.x, at.y);
   await page.getByRole("dialog").waitFor({ state: "detached" });
-  await addressIs(page, "");
+  await expectAddress(page, "/fleet");
 });
 
 it("offers to reload when the server no longer has the drawer's script", async () => {

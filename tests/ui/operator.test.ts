@@ -6,7 +6,7 @@ import { person } from "#drizzle/schema/operator.ts";
 import { type PersonName, people } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { readCsv } from "../support/csv.ts";
-import { follow, press, startWebInBrowser } from "../support/web-in-browser.ts";
+import { expectAddress, follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, browser, visit } = await startWebInBrowser({
   core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
@@ -23,7 +23,6 @@ const openPage = async (options: BrowserContextOptions = {}) => {
   context.setDefaultTimeout(60_000);
   return context.newPage();
 };
-const addressOf = (page: Page) => page.url().slice(web.origin.length);
 const heading = (page: Page, name: string | RegExp) =>
   page.getByRole("heading", { name }).waitFor();
 const setStatus = (name: PersonName, status: typeof person.$inferInsert.status) =>
@@ -39,13 +38,13 @@ describe("signing in, in a browser", () => {
     async (name) => {
       const page = await openPage();
       await page.goto(`${web.origin}/fleet?state=stale`);
-      await expect.poll(() => addressOf(page)).toBe("/login?return_to=%2Ffleet%3Fstate%3Dstale");
+      await expectAddress(page, "/login?return_to=%2Ffleet%3Fstate%3Dstale");
       await signIn(page, name);
       const { scopes, email } = people[name];
       await heading(page, scopes.includes("audit") ? "Fleet" : "This page needs the scope audit");
-      await expect.poll(() => addressOf(page)).toBe("/fleet?state=stale");
+      await expectAddress(page, "/fleet?state=stale");
       await follow(page, "Home");
-      await page.getByText(`Signed in as ${email}`).waitFor();
+      await see(page, `Signed in as ${email}`);
       const held = page.locator(".scope-rows [data-held] code");
       await expect.poll(() => held.allTextContents()).toEqual(scopes);
       const strip = page.getByRole("list", { name: "Fleet" });
@@ -54,7 +53,7 @@ describe("signing in, in a browser", () => {
       await press(page, "Sign out");
       await press(page, "Sign out of this provider too");
       await heading(page, "You are signed out");
-      await page.getByText("was asked to sign you out there too").waitFor();
+      await see(page, "was asked to sign you out there too");
       await page.goto(`${web.origin}/fleet`);
       await heading(page, "Collector fleet");
     },
@@ -111,14 +110,14 @@ it("A3: a page reports a suspension, keeps rows and address, and explains a reje
   await page.locator(".row-link").first().waitFor();
   await setStatus("auditor", "suspended");
   await page.keyboard.press("r");
-  await page.getByText("Your session has ended: what this page shows is old").waitFor();
+  await see(page, "Your session has ended: what this page shows is old");
   await page.locator('[data-shown="stale"] .row-link').first().waitFor();
-  await expect.poll(() => addressOf(page)).toBe(address);
+  await expectAddress(page, address);
   await follow(page, "Sign in again");
   await page.getByRole("button", { name: people.auditor.email }).click();
   await heading(page, "Your account is suspended");
   await setStatus("auditor", "active");
   await signIn(page, "auditor");
   await page.locator(".row-link").first().waitFor();
-  await expect.poll(() => addressOf(page)).toBe(address);
+  await expectAddress(page, address);
 });

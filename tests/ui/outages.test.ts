@@ -5,7 +5,7 @@ import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { visitPage } from "#scripts/lab/visit-page.ts";
 import { readCsv } from "../support/csv.ts";
 import { startWebDeployment } from "../support/web-deployment.ts";
-import { openTestBrowser } from "../support/web-in-browser.ts";
+import { openTestBrowser, see } from "../support/web-in-browser.ts";
 
 /** So many that an export of them does not fit into the buffers of a connection. */
 const hosts = 5_000;
@@ -123,10 +123,7 @@ describe("the fleet page, with real processes", () => {
     }
     // Sooner than the interval.
     await page.keyboard.press("r");
-    await page
-      .getByText(/^1 to \d+ of \d+ /)
-      .first()
-      .waitFor();
+    await see(page, /^1 to \d+ of \d+ /);
   });
 
   it("marks rows as old at once after the machine slept, before any request has failed", async () => {
@@ -139,7 +136,7 @@ describe("the fleet page, with real processes", () => {
     try {
       await context.clock.fastForward("01:00:00");
       await banner(page, /^No answer yet\. These rows are old\./).waitFor({ timeout: 5_000 });
-      await page.getByText("Updated 1 h ago").waitFor();
+      await see(page, "Updated 1 h ago");
       // The frame marks the pages that show no age of their own.
       await home.getByText("No answer yet. This page shows old data.").waitFor({ timeout: 5_000 });
       await home.locator('[data-shown="stale"] .summary').waitFor();

@@ -9,7 +9,13 @@ import { systemClock } from "#kit/clock.ts";
 import { flawsOf } from "#scripts/lab/ui-states.ts";
 import { createTestToken, manage, type TestCollector } from "../support/collector.ts";
 import { readCsv } from "../support/csv.ts";
-import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import {
+  expectAddress,
+  follow,
+  see,
+  startWebInBrowser,
+  waitForHeading,
+} from "../support/web-in-browser.ts";
 
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
@@ -33,13 +39,11 @@ beforeAll(async () => {
   await verifyChain({ ...core.core, clock: systemClock });
 });
 
-const addressOf = (page: Page) => new URL(page.url()).pathname + new URL(page.url()).search;
-
 describe("the audit page", () => {
   it("shows sentences with names and links, reasons, and the verified part of the chain", async () => {
     const { page, messages } = await visit("/audit");
     const row = page.getByRole("row").filter({ hasText: "revoked the host" });
-    await row.getByText("laptop_lost").first().waitFor();
+    await see(row, "laptop_lost");
     expect(await row.getByRole("link", { name: web.core.people.admin.email }).count()).toBe(1);
     expect(await row.getByRole("link", { name: "edge-1" }).getAttribute("href")).toBe(
       `/hosts/${revoked.identityId}`,
@@ -47,7 +51,7 @@ describe("the audit page", () => {
     const [{ head = 0 } = {}] = await web.core.db.execute<{ head: number }>(
       sql`select max(seq)::int as head from audit_chain`,
     );
-    await page.getByText(`Hash chain verified up to event ${head} of ${head}`).waitFor();
+    await see(page, `Hash chain verified up to event ${head} of ${head}`);
     await page
       .getByRole("row")
       .filter({ hasText: "assigned the config" })
@@ -66,18 +70,16 @@ describe("the audit page", () => {
     await page.getByRole("row").filter({ hasText: "revoked the host" }).waitFor();
     await expect.poll(() => page.getByRole("row").count()).toBe(2);
     await page.getByRole("combobox", { name: "Action" }).selectOption("config.publish");
-    await expect
-      .poll(() => addressOf(page))
-      .toBe("/audit?action=config.publish&within_seconds=3600");
+    await expectAddress(page, "/audit?action=config.publish&within_seconds=3600");
     await follow(page, "Clear all filters");
     await page.getByRole("searchbox", { name: "Target" }).fill("edge-1");
     await page.keyboard.press("Enter");
-    await expect.poll(() => addressOf(page)).toBe("/audit?target=edge-1");
-    await page.getByText("3 events, all of them").waitFor();
+    await expectAddress(page, "/audit?target=edge-1");
+    await see(page, "3 events, all of them");
     await page.getByRole("combobox", { name: "Outcome" }).selectOption("failure");
     await waitForHeading(page, "No event matches");
     await page.evaluate(() => history.back());
-    await page.getByText("3 events, all of them").waitFor();
+    await see(page, "3 events, all of them");
   });
 
   it("leaves actions and an actor out, and shows them again", async () => {
@@ -85,7 +87,7 @@ describe("the audit page", () => {
     const revocation = page.getByRole("row").filter({ hasText: "revoked the host" });
     await revocation.waitFor();
     await page.getByRole("combobox", { name: "Leave out" }).selectOption("identity.revoke");
-    await expect.poll(() => addressOf(page)).toBe("/audit?not_action=identity.revoke");
+    await expectAddress(page, "/audit?not_action=identity.revoke");
     await expect.poll(() => revocation.count()).toBe(0);
     expect(await page.getByRole("row").count()).toBeGreaterThan(1);
     await follow(page, "Show again: identity.revoke");
@@ -93,13 +95,13 @@ describe("the audit page", () => {
     const { email } = web.core.people.admin;
     await page.getByRole("searchbox", { name: "Not by" }).fill(email);
     await page.keyboard.press("Enter");
-    await expect.poll(() => addressOf(page)).toBe(`/audit?not_actor=${encodeURIComponent(email)}`);
+    await expectAddress(page, `/audit?not_actor=${encodeURIComponent(email)}`);
     await expect.poll(() => page.getByRole("row").filter({ hasText: email }).count()).toBe(0);
   });
 
   it("refuses a mangled link and names the parameter, and shows no events then", async () => {
     const { page } = await visit("/audit?sate=stale");
-    await page.getByText("a filter that the page does not understand: sate").waitFor();
+    await see(page, "a filter that the page does not understand: sate");
     expect(await page.getByRole("table").count()).toBe(0);
   });
 
@@ -148,7 +150,7 @@ describe("the page of a host", () => {
     await page.getByRole("heading", { level: 1, name: "edge-1" }).waitFor();
     const timeline = page.getByRole("region", { name: "Timeline" });
     const entry = timeline.getByRole("listitem").filter({ hasText: "revoked the host" });
-    await entry.getByText("laptop_lost").first().waitFor();
+    await see(entry, "laptop_lost");
     expect(await entry.textContent()).toContain(web.core.people.admin.email);
     const certificates = page.getByRole("table", { name: "Certificates" });
     await certificates.getByRole("cell", { name: /^revoked since/ }).waitFor();
@@ -165,7 +167,7 @@ describe("the page of a host", () => {
     const fetchDiagnostics = section.getByRole("button", { name: "Fetch diagnostics" });
     const answer = async (over: object) => {
       await fetchDiagnostics.click();
-      await section.getByText("Waiting for the host, until").waitFor();
+      await see(section, "Waiting for the host, until");
       const [open] = await core.db.select().from(hostDiag).where(isNull(hostDiag.answeredAt));
       const sent_at = new Date().toISOString();
       return manage(core, odd, "diag", { sent_at, request_id: open?.id, ...over });
@@ -178,7 +180,7 @@ describe("the page of a host", () => {
     expect(download.suggestedFilename()).toMatch(/^diag-db-1_.*\.json$/);
     expect(await readFile(await download.path(), "utf8")).toBe('{"version":"1.0.0"}');
     expect(await answer({ refusal: "forbidden" })).toMatchObject({ status: 200 });
-    await section.getByText("management.remote_diag is false").waitFor();
+    await see(section, "management.remote_diag is false");
     expect(messages).toEqual([]);
     const auditor = await visit(`/hosts/${odd.identityId}`);
     await auditor.page.getByRole("heading", { level: 3, name: "Certificates" }).waitFor();
@@ -196,7 +198,7 @@ describe("the page of a host", () => {
     ]) {
       await page.goto(`/hosts/${name}`);
       const host = name.includes("db") ? odd : revoked;
-      await expect.poll(() => addressOf(page)).toBe(`/hosts/${host.identityId}`);
+      await expectAddress(page, `/hosts/${host.identityId}`);
     }
     await page.goto("/hosts/nobody");
     await waitForHeading(page, "No such host");
@@ -207,7 +209,7 @@ describe("the page of a host", () => {
     await follow(page, "edge-1");
     await follow(page, "Everything about this host");
     const entry = page.getByRole("listitem").filter({ hasText: "revoked the host" });
-    await entry.getByText("laptop_lost").first().waitFor();
+    await see(entry, "laptop_lost");
   });
 });
 
@@ -230,7 +232,7 @@ it.each([
   "has no axe violation, no sideways scroll and no clipped element: %s",
   async (path, id, ready) => {
     const { page, messages } = await visit(path + id());
-    await page.getByText(ready).first().waitFor();
+    await see(page, ready);
     await page.waitForLoadState("networkidle");
     expect(await flawsOf(page, { check: tooWide })).toEqual([]);
     expect(messages).toEqual([]);

@@ -1,11 +1,17 @@
-import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
 import type { ConfigDetail } from "#proto/fleet-health/config-report.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
 import { seedEnrollment, seededPolicyId } from "#scripts/lab/seed-enrollment.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import {
+  addressOf,
+  expectAddress,
+  follow,
+  see,
+  startWebInBrowser,
+  waitForHeading,
+} from "../support/web-in-browser.ts";
 
 const { web, visit: open, flawsAt } = await startWebInBrowser();
 beforeAll(async () => {
@@ -17,7 +23,6 @@ beforeAll(async () => {
 
 const newest = seededConfigId(11);
 const visit = (path: string) => open(path, { now: web.clock.now() });
-const addressOf = (page: Page) => new URL(page.url()).pathname + new URL(page.url()).search;
 const get = async <Body>(path: string) => await web.core.auditor.read<Body>(path);
 /** How many hosts core lists at an address of the fleet page. */
 const hostsAt = async (href: string) => {
@@ -38,7 +43,7 @@ describe("the pages of configs in a browser", () => {
     await sentence.waitFor();
     expect(await hostsAt((await sentence.getAttribute("href")) ?? "")).toBe(left);
     await sentence.click();
-    await page.getByText(`1 to ${left} of ${left}`).first().waitFor();
+    await see(page, `1 to ${left} of ${left}`);
     expect(messages).toEqual([]);
   });
 
@@ -89,7 +94,7 @@ describe("the pages of configs in a browser", () => {
     const link = history.getByRole("link").first();
     const assigned = Number(await link.textContent());
     await link.click();
-    await page.getByText("Assigned in the minute of").waitFor();
+    await see(page, "Assigned in the minute of");
     await expect
       .poll(() =>
         page.getByRole("table", { name: "Assigned hosts, newest first" }).getByRole("row").count(),
@@ -98,8 +103,8 @@ describe("the pages of configs in a browser", () => {
     await page.goto("/configs");
     await page.getByLabel("Name, or the beginning of a hash").fill("r1");
     await page.keyboard.press("Enter");
-    await expect.poll(() => addressOf(page)).toBe("/configs?q=r1");
-    await page.getByText("3 configs, all of them").first().waitFor();
+    await expectAddress(page, "/configs?q=r1");
+    await see(page, "3 configs, all of them");
     expect(await page.getByRole("link", { name: "CSV" }).getAttribute("href")).toBe(
       "/api/core/collector/configs/export.csv?q=r1",
     );
@@ -134,15 +139,13 @@ it("the page of enrollment in a browser shows tokens and policies by state, refu
     "/fleet?label=team%3Aweb",
   );
   await follow(page, "1 policy frozen");
-  await expect
-    .poll(() => addressOf(page))
-    .toBe(`/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`);
+  await expectAddress(page, `/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`);
   const refusals = page.getByRole("table", { name: "Refusals by reason" });
-  await refusals.getByText("token unknown").waitFor();
+  await see(refusals, "token unknown");
   expect((await refusals.textContent()) ?? "").toContain("240");
   expect(await page.content()).not.toMatch(/svcbt_[0-9A-Za-z]{20}/);
   await page.goto("/enrollment?stat=active");
-  await page.getByText("This link has a filter that the page does not understand").waitFor();
+  await see(page, "This link has a filter that the page does not understand");
   expect(messages).toEqual([]);
 });
 

@@ -3,7 +3,13 @@ import { describe, expect, it } from "vitest";
 import { type PersonName, people } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
-import { follow, press, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import {
+  follow,
+  press,
+  see,
+  startWebInBrowser,
+  waitForHeading,
+} from "../support/web-in-browser.ts";
 
 /** The default of `SESSION_TTL`. */
 const sessionMs = 30 * 60_000;
@@ -77,7 +83,7 @@ describe("a page near the end of its session", () => {
     await web.clock.advance(sessionMs - 200_000);
     await page.reload();
     await announced(page).waitFor();
-    await page.getByText(/, in 3 min\./).waitFor();
+    await see(page, /, in 3 min\./);
     await press(page, "Later");
     await expect.poll(() => announced(page).count()).toBe(0);
   });

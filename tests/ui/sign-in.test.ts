@@ -7,7 +7,7 @@ import { type AdminUser, createAdminUser } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { type TestWeb, useTestWeb } from "../support/web.ts";
-import { follow, openTestBrowser, press, waitForHeading } from "../support/web-in-browser.ts";
+import { follow, openTestBrowser, press, see, waitForHeading } from "../support/web-in-browser.ts";
 
 /* Signs in with a real browser from a clean profile, through a provider that is another site, or another origin of the same site. */
 
@@ -93,7 +93,7 @@ describe("svc-admin login", () => {
         expect(await textOf(page)).toContain("Sign in svc-admin on lovelace?");
         expect(await seen()).toBe(site);
         await press(page, "Allow");
-        await page.getByText("You can close this page").waitFor();
+        await see(page, "You can close this page");
       };
       const { promise: address, resolve: openBrowser } = Promise.withResolvers<string>();
       const user = createAdminUser({ openBrowser });
@@ -114,7 +114,7 @@ describe("svc-admin login", () => {
         await page.getByLabel("Code").fill(code);
         await press(page, "Continue");
         await press(page, "Allow");
-        await page.getByText("The device is signed in").waitFor();
+        await see(page, "The device is signed in");
       };
       const { promise: code, resolve: found } = Promise.withResolvers<string>();
       const user = createAdminUser({
@@ -133,7 +133,7 @@ describe("svc-admin login", () => {
     await page.context().clearCookies({ name: "svc_session" });
     await page.goto(`${web.origin}/device?user_code=BCDF-BCDF`);
     await follow(page, "Sign in with Example ID");
-    await page.getByText("No device waits for this code").waitFor();
+    await see(page, "No device waits for this code");
   });
 });
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { createCoreReporter } from "#functions/ops/report-core.ts";
 import { systemClock } from "#kit/clock.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { press, startWebInBrowser } from "../support/web-in-browser.ts";
+import { press, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 /** Whether the disk of core-2's database is full. */
@@ -43,7 +43,7 @@ describe("the page of the system", () => {
     const report = reportAs("core-2", () => !isFull);
     await report();
     const { page, messages, layoutShift } = await visit("/system");
-    await page.getByText(/^1 of \d+ parts needs attention$/).waitFor();
+    await see(page, /^1 of \d+ parts needs attention$/);
     const first = page
       .getByRole("table", { name: /^Parts/ })
       .getByRole("row")
@@ -57,7 +57,7 @@ describe("the page of the system", () => {
     isFull = false;
     await report();
     await press(page, "Refresh");
-    await page.getByText(/^All \d+ parts are ready$/).waitFor();
+    await see(page, /^All \d+ parts are ready$/);
     expect(messages).toEqual([]);
   });
 

@@ -8,7 +8,14 @@ import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { figuresOf } from "../support/fleet-figures.ts";
-import { follow, press, startWebInBrowser } from "../support/web-in-browser.ts";
+import {
+  addressOf,
+  expectAddress,
+  follow,
+  press,
+  see,
+  startWebInBrowser,
+} from "../support/web-in-browser.ts";
 
 const { web, visit } = await startWebInBrowser({
   core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
@@ -22,7 +29,6 @@ const visitFleet = async (search = "", viewport?: VisitOptions) => {
   await visited.page.locator(".charts:not([open]), .chart-bar").first().waitFor();
   return visited;
 };
-const addressOf = (page: Page) => page.url().slice(web.origin.length);
 const devices = (page: Page) => page.locator(".row-link").allTextContents();
 const drawerOf = (page: Page) => page.getByRole("dialog");
 
@@ -59,7 +65,7 @@ describe("the first row", () => {
       await route.fulfill({ response, json: { ...report, summary } });
     });
     await page.reload();
-    await page.getByText("100,000 enrolled").waitFor();
+    await see(page, "100,000 enrolled");
     await page.waitForLoadState("networkidle");
     expect(await layoutShift()).toBe(0);
   });
@@ -146,10 +152,7 @@ describe("the order of the rows", () => {
     const chip = page.getByRole("link", { name: /^Needs attention/ });
     const count = Number((await chip.textContent())?.replace(/\D/g, ""));
     await chip.click();
-    await page
-      .getByText(`1 to ${Math.min(count, 200)} of ${count} `)
-      .first()
-      .waitFor();
+    await see(page, `1 to ${Math.min(count, 200)} of ${count} `);
     expect(addressOf(page)).toBe("/fleet?attention=needed");
     await page
       .locator(".row-link")
@@ -157,7 +160,7 @@ describe("the order of the rows", () => {
       .waitFor();
     expect(await page.locator("tr[data-calm]").count()).toBe(0);
     await chip.click();
-    await expect.poll(() => addressOf(page)).toBe("/fleet");
+    await expectAddress(page, "/fleet");
   });
 });
 
@@ -165,15 +168,15 @@ describe("the history of the page", () => {
   it("does not open the drawer again with Back after Escape", async () => {
     const { page } = await visitFleet("?state=stale");
     await follow(page, /^Revoked/);
-    await expect.poll(() => addressOf(page)).toBe("/fleet?state=revoked");
+    await expectAddress(page, "/fleet?state=revoked");
     await page.locator('table[aria-busy="false"] .row-link').first().click();
     await drawerOf(page).waitFor();
     await page.keyboard.press("j");
     await page.keyboard.press("Escape");
     await drawerOf(page).waitFor({ state: "detached" });
-    await expect.poll(() => addressOf(page)).toBe("/fleet?state=revoked");
+    await expectAddress(page, "/fleet?state=revoked");
     await page.evaluate(() => history.back());
-    await expect.poll(() => addressOf(page)).toBe("/fleet?state=stale");
+    await expectAddress(page, "/fleet?state=stale");
     expect(await drawerOf(page).count()).toBe(0);
   });
 
@@ -184,14 +187,14 @@ describe("the history of the page", () => {
     await drawerOf(page).waitFor();
     const entries = await page.evaluate(() => history.length);
     await page.keyboard.press("Escape");
-    await expect.poll(() => addressOf(page)).toBe("/fleet?state=stale");
+    await expectAddress(page, "/fleet?state=stale");
     expect(await page.evaluate(() => history.length)).toBe(entries);
   });
 
   it("reports a cursor of another list once, and shows the first page", async () => {
     const { page } = await visitFleet("?cursor=mangled");
-    await page.getByText("The page that this address named does not exist").waitFor();
-    await page.getByText("1 to 200 of 320").first().waitFor();
+    await see(page, "The page that this address named does not exist");
+    await see(page, "1 to 200 of 320");
     expect(addressOf(page)).toBe("/fleet");
     await press(page, "Dismiss");
     await page.keyboard.press("r");
@@ -202,13 +205,13 @@ describe("the history of the page", () => {
   it("keeps the page and its number through a reload", async () => {
     const { page } = await visitFleet();
     await page.getByRole("link", { name: "Next" }).first().click();
-    await page.getByText("201 to 320 of 320").first().waitFor();
+    await see(page, "201 to 320 of 320");
     const address = addressOf(page);
     await page.reload();
-    await page.getByText("201 to 320 of 320").first().waitFor();
+    await see(page, "201 to 320 of 320");
     expect(addressOf(page)).toBe(address);
     await page.getByRole("link", { name: "Previous" }).first().click();
-    await page.getByText("1 to 200 of 320").first().waitFor();
+    await see(page, "1 to 200 of 320");
   });
 });
 
@@ -393,9 +396,6 @@ describe("labels on the fleet page", () => {
     await page.locator(".row-link").first().click();
     await page.getByRole("dialog").getByRole("link", { name: "env: prod" }).click();
     await expect.poll(() => new URL(page.url()).search).toBe("?label=env%3Aprod");
-    await page
-      .getByText(/^1 to \d+ of \d+ hosts/)
-      .first()
-      .waitFor();
+    await see(page, /^1 to \d+ of \d+ hosts/);
   });
 });

@@ -3,7 +3,7 @@ import { beforeAll, expect, it } from "vitest";
 import { createVolumeKeeper } from "#functions/domain/volume/keep-volume.ts";
 import { dayMs, hourMs, systemClock } from "#kit/clock.ts";
 import { createTestToken } from "../support/collector.ts";
-import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import { follow, see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 const mib = 1024 * 1024;
@@ -58,7 +58,7 @@ it("is a picture and a table, by host, kind, and source, and marks a host that s
   await expect.poll(() => rows.count()).toBe(3);
   await follow(page, "By source");
   await rows.nth(1).getByText("log_line journald").waitFor();
-  await page.getByText("By the hosts' own accounts").waitFor();
+  await see(page, "By the hosts' own accounts");
   await follow(page, "By host");
   await follow(page, "7 days");
   await expect.poll(() => page.locator(".sparkline-bar").count()).toBeGreaterThan(160);

@@ -3,7 +3,13 @@ import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import type { Watch } from "#proto/watch/watch.ts";
 import { createTestToken } from "../support/collector.ts";
-import { follow, press, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import {
+  follow,
+  press,
+  see,
+  startWebInBrowser,
+  waitForHeading,
+} from "../support/web-in-browser.ts";
 
 const receivers = `web_url: https://fleet.test
 receivers:
@@ -43,8 +49,8 @@ it("lead an admin from a view of the fleet to a watch of it, by the keyboard", a
   await page.getByLabel("on-call").press("Space");
   await page.getByRole("button", { name: "Create the watch" }).press("Enter");
   await page.getByRole("heading", { level: 1, name: "edge without a report" }).waitFor();
-  await page.getByText("Fires at more than 0 hosts for 15 min that match").waitFor();
-  await page.getByText("Messages to: on-call").waitFor();
+  await see(page, "Fires at more than 0 hosts for 15 min that match");
+  await see(page, "Messages to: on-call");
   await follow(page, "state:enrolling device:edge-1");
   await page.getByRole("heading", { level: 1, name: "Fleet" }).waitFor();
   expect(new URL(page.url()).search).toBe("?state=enrolling&device=edge-1");
@@ -88,7 +94,7 @@ it("say that core has no receiver", async () => {
     return route.fulfill({ response, json: { ...(await response.json()), receivers: [] } });
   });
   await page.goto("/watches/new");
-  await page.getByText("Core has no receiver").waitFor();
+  await see(page, "Core has no receiver");
 });
 
 it("silence, change, test and delete a watch", async () => {
@@ -102,7 +108,7 @@ it("silence, change, test and delete a watch", async () => {
   await change();
   await page.getByLabel("More than").fill("7");
   await press(page, "Save");
-  await page.getByText("Fires at more than 7 hosts").waitFor();
+  await see(page, "Fires at more than 7 hosts");
   await change();
   await press(page, "Send a test message");
   await page.getByRole("heading", { level: 2, name: "History" }).waitFor();
@@ -130,7 +136,7 @@ it("refuse a change that another one came before, and show what there is now", a
   await page.getByLabel("on-call").waitFor();
   await web.core.admin.put(`/v1/collector/watches/${watch.id}`, body);
   await press(page, "Save");
-  await page.getByText("The watch has changed since: it has revision 2").waitFor();
+  await see(page, "The watch has changed since: it has revision 2");
   await expect.poll(() => page.getByLabel("More than").inputValue()).toBe("9");
 });
 
@@ -145,10 +151,10 @@ it("show an auditor the watches, and no way to change one", async () => {
   await follow(page, "Inactive");
   await expect.poll(() => page.getByRole("row", { name }).count()).toBe(0);
   await page.goto(`/watches/${id}`);
-  await page.getByText("4 hosts now").waitFor();
+  await see(page, "4 hosts now");
   expect(await page.getByRole("link", { name: "Change, silence or test" }).count()).toBe(0);
   await page.goto("/watches/new");
-  await page.getByText("This page needs the scope admin").waitFor();
+  await see(page, "This page needs the scope admin");
   await page.goto("/fleet");
   await page.getByRole("button", { name: "In common" }).waitFor();
   expect(await page.getByRole("link", { name: "Watch this view" }).count()).toBe(0);

@@ -8,7 +8,7 @@ import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { seededRolloutId, seededRollouts, seedRollouts } from "#scripts/lab/seed-rollouts.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { isSlow } from "../support/is-slow.ts";
-import { press, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import { press, see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const { web, visit: open, flawsAt } = await startWebInBrowser();
 beforeAll(async () => {
@@ -108,7 +108,7 @@ describe("the page of a rollout", () => {
     const { page, messages } = await visit(`/rollouts/${seededRolloutId("paused")}`);
     const { breach } = await get<Rollout>(`/v1/collector/rollouts/${seededRolloutId("paused")}`);
     const evidence = page.getByRole("table", { name: "Hosts that failed" });
-    await page.getByText(`In wave 2, ${breach?.failed} hosts failed`).waitFor();
+    await see(page, `In wave 2, ${breach?.failed} hosts failed`);
     expect(
       await evidence
         .getByRole("link")
@@ -133,22 +133,20 @@ describe("the page of a rollout", () => {
       `/api/core/collector/rollouts/${id}/targets/export.csv?wave=2&status=assigned`,
     );
     await page.goto(`/rollouts/${id}?stat=failed`);
-    await page
-      .getByText("This link has a filter that the page does not understand: stat")
-      .waitFor();
+    await see(page, "This link has a filter that the page does not understand: stat");
   });
 
   it("shows the timeline with names, and commands to copy in place of buttons that change something", async () => {
     const { page, messages } = await visit(`/rollouts/${seededRolloutId("paused")}`);
     const timeline = page.locator(".timeline");
-    await timeline.getByText("began the rollout").waitFor();
+    await see(timeline, "began the rollout");
     expect(await timeline.textContent()).toContain("started wave 2 of the rollout");
     for (const verb of ["resume", "abort", "roll-back"])
-      await page.getByText(`svc-admin rollouts ${verb} ${seededRolloutId("paused")}`).waitFor();
+      await see(page, `svc-admin rollouts ${verb} ${seededRolloutId("paused")}`);
     const buttons = await page.locator("main button").allTextContents();
     expect(buttons.filter((text) => !/Pause updates|Refresh|Copy/.test(text))).toEqual([]);
     await page.goto(`/rollouts/${seededRolloutId("completed")}`);
-    await page.getByText("Completed at").first().waitFor();
+    await see(page, "Completed at");
     expect(await page.getByText("svc-admin rollouts").count()).toBe(0);
     expect(messages).toEqual([]);
   });
@@ -190,7 +188,7 @@ describe("the page of a rollout", () => {
     };
     await page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
     await press(page, "Refresh");
-    await page.getByText("These rows are old").waitFor();
+    await see(page, "These rows are old");
     expect(await page.getByRole("table", { name: "Hosts in the order of the waves" }).count()).toBe(
       1,
     );
@@ -211,7 +209,7 @@ describe("the preview on the page of a config", () => {
     );
     expect(preview.from.length).toBeGreaterThan(1);
     const panel = page.locator(".preview");
-    await panel.getByText(`${preview.will_change} would change`).waitFor();
+    await see(panel, `${preview.will_change} would change`);
     const hosts = panel.getByRole("link", { name: `${preview.hosts} hosts`, exact: true });
     const { search } = new URL((await hosts.getAttribute("href")) ?? "", web.origin);
     const fleet = await get<FleetHealthReport>(`/v1/collector/health${search}&limit=1000`);
@@ -220,8 +218,8 @@ describe("the preview on the page of a config", () => {
       expect(await panel.locator(`a[href="/configs/${config?.id}"]`).count()).toBe(1);
     await panel.getByText("Changes from").first().click();
     await panel.locator("[data-kind=added]").first().waitFor();
-    await panel.getByText("A rollout to these hosts would be refused").waitFor();
-    await panel.getByText(`svc-admin rollouts create ${id} '${filter}'`).waitFor();
+    await see(panel, "A rollout to these hosts would be refused");
+    await see(panel, `svc-admin rollouts create ${id} '${filter}'`);
     expect(await panel.locator("a[href^='/rollouts/']").count()).toBe(
       preview.in_other_rollouts.length,
     );
@@ -249,7 +247,7 @@ it.each([
 
 /** What a page says: its text, and the tooltips that date it. The age of the answer itself counts seconds. */
 const wordsOf = async (page: Page, ready: string) => {
-  await page.getByText(ready).first().waitFor();
+  await see(page, ready);
   return page.evaluate(() => [
     ...document.body.textContent.replace(/Updated \d+ \w+ ago/, "Updated").split("\n"),
     ...[...document.querySelectorAll("[title]")].map(
