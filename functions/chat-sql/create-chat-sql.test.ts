@@ -6,10 +6,8 @@ import type { ToolResult } from "#proto/chat/session.ts";
 import { byteOfState, incompleteStates, packNotes } from "#proto/completeness/hour-note.ts";
 import { hourStates, shortageKinds } from "#proto/completeness/hour-state.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";
-import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { parseProcessTimes } from "#scripts/bench/support/processes.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import { harmlessStatements } from "#tests/support/harmless-statements.ts";
@@ -32,7 +30,7 @@ const { sql: tools, offReason } = await createChatSql({
   revokePublic: false,
 });
 afterAll(() => tools?.close());
-await seedFleet(test.db, { count: 320, now: new Date(test.clock.now()) });
+await test.seedFleet(320);
 
 const query = async (statement: string, signal = new AbortController().signal) => {
   if (tools === null) throw new Error(offReason ?? "no tools");
@@ -44,8 +42,7 @@ const rows = async (statement: string) => {
   return result.rows;
 };
 
-const health = async (query = "limit=1000") =>
-  (await test.auditor.get<FleetHealthReport>(`/v1/collector/health?${query}`)).body;
+const health = async (query = "limit=1000") => test.health(query);
 /** A time as a statement returns it. */
 const short = (time: string | null | undefined) => time?.replace(".000Z", "Z") ?? null;
 const endless =

@@ -268,7 +268,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(await renewed.status({ report: reportOf(successor) })).toMatchObject(accepted);
     expect(await nudge("renew_now", "auditor")).toMatchObject({ status: 403 });
     expect(await nudge("config_assigned")).toMatchObject({ status: 422 });
-    await core.admin.post(`/v1/collector/identities/${host.identityId}/revoke`);
+    await core.revoke(host.identityId);
     expect(await nudge("renew_now")).toMatchObject({ body: { code: "conflict" } });
     const { body: log } = await core.auditor.get<{ items: { details: object }[] }>(
       `/v1/audit-events?action=host.nudge&target=${host.identityId}`,

@@ -406,7 +406,7 @@ describe("a rollout", async () => {
     const [bad] = await targetsOf(id, "&wave=1");
     lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
     expect(await runUntil(id, "soaking")).toMatchObject({ failed: 1, skipped: 0 });
-    await admin.post(`/v1/collector/identities/${bad?.identity_id}/revoke`);
+    await test.revoke(bad?.identity_id);
     await tick();
     expect(await get(id)).toMatchObject({ failed: 0, skipped: 1 });
     const last = await targetsOf(id, "&wave=2");
@@ -417,7 +417,7 @@ describe("a rollout", async () => {
     const away = [bad?.identity_id, revoked, refusing];
     const silent = lab.fleet.hosts.filter(({ host }) => away.includes(host.identityId));
     for (const host of silent) host.isSilent = true;
-    await admin.post(`/v1/collector/identities/${revoked}/revoke`);
+    await test.revoke(revoked);
     expect(await runUntil(id, "completed")).toMatchObject({ applied: 7, skipped: 3 });
     const reasons = (await targetsOf(id, "&status=skipped")).map(({ identity_id, reason }) => [
       identity_id,

@@ -1,9 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
-import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { SystemReport } from "#proto/system/report.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { systemThresholds } from "../domain/system/report-system.ts";
 import type { CheckResult } from "../ops/readiness.ts";
@@ -85,15 +83,15 @@ describe("the state of the system", () => {
   });
 
   it("has the hosts whose newest heartbeat each core received, and no silent ones", async () => {
-    await seedFleet(db, { count: 60, now: new Date(clock.now()) });
+    await test.seedFleet(60);
     await db.execute(
       sql`update fleet_status set core = case when identity like '%7' then 'a' else 'b' end`,
     );
     for (const machine of ["a", "b", "c"]) await createCore(machine).report();
     const { cores } = await get();
     for (const { machine, hosts } of cores) {
-      const { items } = await test.auditor.read<FleetHealthReport>(
-        `/v1/collector/health?core=${machine}&heartbeat_within_seconds=180&limit=1000`,
+      const { items } = await test.health(
+        `core=${machine}&heartbeat_within_seconds=180&limit=1000`,
       );
       expect(items, machine).toHaveLength(hosts);
     }

@@ -1,14 +1,13 @@
 import { expect, it } from "vitest";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { useTestCore } from "#tests/support/core.ts";
-import { seedFleet } from "../lab/seed-fleet.ts";
 import { backdate } from "./backdate.ts";
 
 const test = await useTestCore();
 const day = 86_400_000;
 
 it("dates back a host's enrollment, certificates, last heartbeat and last envelope, in every table that the report reads", async () => {
-  await seedFleet(test.db, { count: 40, now: new Date(test.clock.now()) });
+  await test.seedFleet(40);
   const read = async () => {
     const path = "/v1/collector/health?limit=100";
     const { items } = await test.auditor.read<FleetHealthReport>(path);

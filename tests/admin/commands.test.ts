@@ -10,7 +10,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { startTestAdmin } from "../support/admin.ts";
+import { failsWith, startTestAdmin } from "../support/admin.ts";
 import { enrollTestCollector, identityPrefix } from "../support/collector.ts";
 
 const { web, home, adminAt } = await startTestAdmin();
@@ -133,10 +133,7 @@ describe("policies and tokens", () => {
   it("names what a destructive command hits, and does nothing without a yes", async () => {
     const other = await json`policies create frozen --prefix ${identityPrefix}`;
     const unanswered = await script.run`policies freeze ${other.id}`;
-    expect(unanswered).toMatchObject({
-      exitCode: 2,
-      err: expect.stringContaining("Policy frozen: none of its tokens"),
-    });
+    expect(unanswered).toEqual(failsWith(2, "Policy frozen: none of its tokens"));
     expect(await doubtful.run`policies freeze ${other.id}`).toMatchObject({ exitCode: 1 });
     expect(await json`policies show ${other.id}`).toMatchObject({ state: "active" });
     expect(await json`policies freeze ${other.id} --yes --reason leaked`).toMatchObject({
@@ -172,10 +169,9 @@ describe("hosts and configs", () => {
     const second = await publish(`${yaml}# changed\nsources: []\n`);
     const diff = await script.run("configs", "diff", first.id, second.id);
     expect(diff).toMatchObject({ exitCode: 1, out: expect.stringContaining("+sources: []") });
-    expect(await script.run`configs assign ${first.id} device:web-1`).toMatchObject({
-      exitCode: 2,
-      err: expect.stringContaining(`for 1 host: ${identity}.`),
-    });
+    expect(await script.run`configs assign ${first.id} device:web-1`).toEqual(
+      failsWith(2, `for 1 host: ${identity}.`),
+    );
     expect(await json`configs assign ${first.id} device:web-1 --yes`).toEqual([
       { identity, outcome: "assigned" },
     ]);
@@ -227,10 +223,7 @@ describe("hosts and configs", () => {
     const events = await json`audit list --action config.rollback`;
     expect(events).toEqual([expect.objectContaining({ reason_code: "bad_rollout" })]);
     const none = await script.run`configs rollback ${two.identityId} --yes`;
-    expect(none).toMatchObject({
-      exitCode: 1,
-      err: expect.stringContaining("nothing was changed"),
-    });
+    expect(none).toEqual(failsWith(1, "nothing was changed"));
     expect((await script.run`configs rollback device:nobody --yes`).exitCode).toBe(1);
     expect((await script.run`configs rollback --yes`).exitCode).toBe(2);
   });

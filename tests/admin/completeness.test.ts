@@ -5,7 +5,7 @@ import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { hourMs } from "#kit/clock.ts";
 import { parseStatementFile } from "#proto/completeness/statement-file.ts";
 import { storeAccount } from "../support/accounts.ts";
-import { startTestAdmin } from "../support/admin.ts";
+import { failsWith, startTestAdmin } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
@@ -35,8 +35,7 @@ it("lists the hosts with incomplete hours, and what the worst is short of", asyn
 });
 
 it("shows the hours of a host, of a range and of a state, also as JSON", async () => {
-  const { out } = await admin.run`completeness web-17 --from 2h --state short -o json`;
-  expect(JSON.parse(out)).toMatchObject([
+  expect(await admin.json`completeness web-17 --from 2h --state short`).toMatchObject([
     {
       from: hour,
       state: "short",
@@ -63,5 +62,5 @@ it("writes the statement of an hour, of all hosts or of one with its accounts", 
     lines: [stated, { accounts: [] }],
   });
   const none = await admin.run`completeness statement 2020-01-01T10:00:00Z`;
-  expect(none).toMatchObject({ exitCode: 1, err: expect.stringContaining("no statement") });
+  expect(none).toEqual(failsWith(1, "no statement"));
 });

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, expect, it } from "vitest";
-import { startTestAdmin } from "../support/admin.ts";
+import { failsWith, startTestAdmin } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
 
 const { web, home, signIn, adminAt } = await startTestAdmin();
@@ -24,10 +24,9 @@ it("compares a file, puts it through web, and lists hosts by status", async () =
     err: "",
     out: expect.stringMatching(/^added +web-17$/m),
   });
-  const put = await admin.run`inventory put ${hosts} -o json`;
-  expect(put).toMatchObject({ exitCode: 0, err: "" });
-  expect(JSON.parse(put.out)).toMatchObject({ hosts: 2, added: 2, changed: 0, removed: 0 });
-  expect(await admin.run`inventory diff ${hosts}`).toMatchObject({ exitCode: 0 });
+  const put = await admin.json`inventory put ${hosts}`;
+  expect(put).toMatchObject({ hosts: 2, added: 2, changed: 0, removed: 0 });
+  await admin.must`inventory diff ${hosts}`;
   const missing = await admin.run`inventory list --status missing -o csv`;
   expect(missing.out).toBe("name,status,owner,labels,identity\r\nweb-18,missing,shop,,\r\n");
   expect((await admin.run`inventory list`).out).toMatch(
@@ -38,19 +37,14 @@ it("compares a file, puts it through web, and lists hosts by status", async () =
 it("asks before it expects fewer hosts, and refuses a file without one", async () => {
   const fewer = file("fewer.json", JSON.stringify({ hosts: [{ name: "web-17" }] }));
   const asked = await admin.run`inventory put ${fewer}`;
-  expect(asked).toMatchObject({
-    exitCode: 2,
-    err: expect.stringContaining("0 added, 1 changed, 1 removed"),
-  });
-  expect(await admin.run`inventory put ${fewer} --yes`).toMatchObject({ exitCode: 0 });
+  expect(asked).toEqual(failsWith(2, "0 added, 1 changed, 1 removed"));
+  await admin.must`inventory put ${fewer} --yes`;
   const empty = file("empty.csv", "name,owner\n");
   expect(await admin.run`inventory put ${empty} --yes`).toMatchObject({
     out: "",
     err: expect.stringContaining("inventory_empty"),
   });
-  expect(await admin.run`inventory put ${empty} --allow-empty --yes`).toMatchObject({
-    exitCode: 0,
-  });
+  await admin.must`inventory put ${empty} --allow-empty --yes`;
 });
 
 it("names the line of a fault, and refuses one that has changed", async () => {
@@ -59,10 +53,9 @@ it("names the line of a fault, and refuses one that has changed", async () => {
   expect(err).toContain("line 3: name is the name of line 2 too");
   // As a spreadsheet writes it by default: "Müller" in Windows-1252.
   const latin = file("latin.csv", Buffer.from("name,owner\nweb-17,M\u00fcller\n", "latin1"));
-  expect(await admin.run`inventory put ${latin}`).toMatchObject({
-    exitCode: 2,
-    err: expect.stringContaining("latin.csv is not UTF-8 text"),
-  });
+  expect(await admin.run`inventory put ${latin}`).toEqual(
+    failsWith(2, "latin.csv is not UTF-8 text"),
+  );
   expect(await admin.run`inventory put ${hosts} --if-match "other"`).toMatchObject({
     err: expect.stringContaining("inventory_changed"),
   });

@@ -27,8 +27,8 @@ describe("a name in the place of an id", () => {
     const file = join(home, "named.yaml");
     for (const [index, name] of ["v7", "twin", "twin"].entries()) {
       writeFileSync(file, testConfigYaml(300 + index));
-      const made = await admin.run`configs publish ${file} --name ${name} -o json`;
-      if (name === "twin") twins.push((JSON.parse(made.out) as { id: string }).id);
+      const { id } = await admin.json`configs publish ${file} --name ${name}`;
+      if (name === "twin") twins.push(id);
     }
   });
 
@@ -52,14 +52,10 @@ describe("a name in the place of an id", () => {
       exitCode: 2,
       err: /token.*rack 4/i,
     });
-    expect(await admin.run`tokens revoke ${token.token_prefix} --yes`).toMatchObject({
-      exitCode: 0,
-    });
-    expect(await admin.run`rollouts create v7 device:out-3 --yes`).toMatchObject({
-      exitCode: 0,
-    });
+    await admin.must`tokens revoke ${token.token_prefix} --yes`;
+    await admin.must`rollouts create v7 device:out-3 --yes`;
     expect((await admin.run`rollouts list --config v7`).out).toContain("v7");
-    expect(await admin.run`rollouts abort v7 --yes`).toMatchObject({ exitCode: 0 });
+    await admin.must`rollouts abort v7 --yes`;
   });
 
   it("lists the candidates of a name that several have, and ends with 2", async () => {
@@ -210,8 +206,8 @@ describe("the bundle that ships", () => {
       if (command === "watches create") args.push(fresh, "state:stale");
       if (command === "rollouts create") args.push(configId, "device:out-3", "--yes");
       if (command === "certificates revoke") {
-        const found = await admin.run`certificates list out-4 -o json`;
-        args.push(JSON.parse(found.out)[0].id, "--yes");
+        const [{ id }] = await admin.json`certificates list out-4`;
+        args.push(id, "--yes");
       }
       const { exitCode, out, err } = await admin.run(...args, "-o", format);
       expect({ args, exitCode, err, out }).toMatchObject({
@@ -223,9 +219,7 @@ describe("the bundle that ships", () => {
       if (format === "yaml") expect(parse(out)).toBeTypeOf("object");
       if (format === "csv") expect(out).toMatch(/\r\n$/);
       if (command !== "rollouts create") continue;
-      const [made] = JSON.parse(
-        (await admin.run`rollouts list --config ${configId} --state running -o json`).out,
-      );
+      const [made] = await admin.json`rollouts list --config ${configId} --state running`;
       await admin.run`rollouts abort ${made.id} --yes`;
     }
   });

@@ -1,7 +1,7 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { createAdminUser } from "../support/admin.ts";
+import { createAdminUser, failsWith } from "../support/admin.ts";
 import { createPlanTest, receiverSecret } from "../support/plan.ts";
 import { testConfigYaml } from "../support/rollout.ts";
 
@@ -151,10 +151,7 @@ describe("the files", () => {
     );
     await admin.run`policies freeze ${`${set} policy`} --yes`;
     write("fleet.yaml", { set, policies: content.policies });
-    expect(await admin.run("plan", dir)).toMatchObject({
-      exitCode: 1,
-      err: expect.stringContaining("write frozen: true"),
-    });
+    expect(await admin.run("plan", dir)).toEqual(failsWith(1, "write frozen: true"));
     write("fleet.yaml", { set, policies: [{ ...policy, frozen: true }] });
     expect(await run("plan", dir)).toMatchObject({ exitCode: 0, steps: [] });
   });
@@ -179,15 +176,9 @@ describe("exit codes and scopes", () => {
   it("a plan needs the scope audit, and an apply admin", async () => {
     const { dir } = createFiles();
     await test.signIn("auditor");
-    expect(await run("plan", dir)).toMatchObject({
-      exitCode: 2,
-      err: expect.stringContaining("has not checked the configs"),
-    });
+    expect(await run("plan", dir)).toEqual(failsWith(2, "has not checked the configs"));
     const before = await countAuditEvents();
-    expect(await run("apply", dir)).toMatchObject({
-      exitCode: 1,
-      err: expect.stringContaining("needs the scope admin"),
-    });
+    expect(await run("apply", dir)).toEqual(failsWith(1, "needs the scope admin"));
     expect(await countAuditEvents()).toBe(before);
   });
 
@@ -199,9 +190,6 @@ describe("exit codes and scopes", () => {
     expect((await admin.run("plan", empty)).err).toContain("has no file whose name ends in .yaml");
     const { dir } = createFiles();
     const nowhere = createAdminUser({ env: { SVC_ADMIN_TOKEN_FILE: test.tokenFile } });
-    expect(await nowhere.run("plan", dir)).toMatchObject({
-      exitCode: 1,
-      err: expect.stringContaining("name the fleet"),
-    });
+    expect(await nowhere.run("plan", dir)).toEqual(failsWith(1, "name the fleet"));
   });
 });

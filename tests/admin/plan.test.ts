@@ -316,9 +316,7 @@ it("an apply that was suspended while another one ran makes no further change", 
 it("a host of a rollout that has not ended is left to it", async () => {
   const { dir, write, content } = createFiles();
   const config = await core.admin.post("/v1/collector/configs", { yaml: testConfigYaml(901) });
-  const made =
-    await admin.run`rollouts create ${String(config.body.id)} device:web-1 --yes -o json`;
-  const rollout = JSON.parse(made.out);
+  const rollout = await admin.json`rollouts create ${String(config.body.id)} device:web-1 --yes`;
   const message = `assignments.0.query finds hosts of the rollout ${rollout.id}, which has not ended: wait, or abort it`;
   expect(await admin.run("plan", dir)).toMatchObject({
     exitCode: 1,

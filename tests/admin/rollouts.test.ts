@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { advanceRollouts } from "#functions/jobs/core-jobs.ts";
 import type { Rollout } from "#proto/rollout/rollout.ts";
-import { type CommandLine, startTestAdmin, wordsOf } from "../support/admin.ts";
+import { type CommandLine, failsWith, startTestAdmin, wordsOf } from "../support/admin.ts";
 import { createRolloutLab, publishTestConfig } from "../support/rollout.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
@@ -80,10 +80,7 @@ describe("svc-admin rollouts create", () => {
       on_breach: "roll_back",
     });
     const second = await run`create ${await publish()} wave --yes`;
-    expect(second).toMatchObject({
-      exitCode: 1,
-      err: expect.stringContaining("code rollout_overlap"),
-    });
+    expect(second).toEqual(failsWith(1, "code rollout_overlap"));
     for (const wrong of [
       ["--wave", "half"],
       ["--wave", "5%:soon"],
@@ -119,7 +116,7 @@ it("svc-admin configs preview prints what changes and the diff, and ends with 1 
     exitCode: 1,
   });
   const fault = await script.run`configs preview ${config} stat:stale`;
-  expect(fault).toMatchObject({ exitCode: 2, err: expect.stringContaining("^^^^") });
+  expect(fault).toEqual(failsWith(2, "^^^^"));
 });
 
 describe("svc-admin rollouts watch", () => {
@@ -182,10 +179,7 @@ it("the controls pause and resume at once; abort and roll back name what they hi
   expect(await json("show", id)).toMatchObject({ state: "running" });
   expect(await json`roll-back ${id} --yes`).toMatchObject({ state: "rolling_back" });
   expect(await run("watch", id)).toMatchObject({ exitCode: 5 });
-  expect(await run("resume", id)).toMatchObject({
-    exitCode: 1,
-    err: expect.stringContaining("code rollout_state"),
-  });
+  expect(await run("resume", id)).toEqual(failsWith(1, "code rollout_state"));
   const { id: other } = await create();
   expect(await json`abort ${other} --yes`).toMatchObject({ state: "aborted" });
   expect(await run("watch", other)).toMatchObject({ exitCode: 5 });

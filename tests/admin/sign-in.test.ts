@@ -2,7 +2,7 @@ import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "no
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
-import { createAdminUser } from "../support/admin.ts";
+import { createAdminUser, failsWith } from "../support/admin.ts";
 import { useTestWeb } from "../support/web.ts";
 
 const web = await useTestWeb();
@@ -40,14 +40,13 @@ describe("svc-admin login", () => {
     const path = join(user.home, ".config/svc-admin/session.json");
     expect(statSync(path).mode & 0o777).toBe(0o600);
     const { access_token: token } = JSON.parse(readFileSync(path, "utf8"));
-    const who = await user.run`whoami -o json`;
-    expect(JSON.parse(who.out)).toMatchObject({
+    expect(await user.json`whoami`).toMatchObject({
       email: people.admin.email,
       scopes: ["read", "audit", "admin"],
     });
     const sessions = await user.run`sessions list`;
     expect(sessions.out).toContain("svc-admin on lovelace");
-    for (const { out, err } of [result, who, sessions]) expect(out + err).not.toContain(token);
+    for (const { out, err } of [result, sessions]) expect(out + err).not.toContain(token);
     expect((await user.run("logout")).err).toBe("Signed out.\n");
     expect(existsSync(path)).toBe(false);
     const answer = await fetch(`${origin}/v1/whoami`, {
@@ -59,10 +58,7 @@ describe("svc-admin login", () => {
     });
     writeFileSync(join(user.home, "token"), token);
     const refused = await stale.run("whoami");
-    expect(refused).toMatchObject({
-      exitCode: 3,
-      err: expect.stringContaining("sign in with svc-admin login"),
-    });
+    expect(refused).toEqual(failsWith(3, "sign in with svc-admin login"));
   });
 
   it("names the person who has signed in, although SVC_ADMIN_TOKEN_FILE has another one's token", async () => {
@@ -76,10 +72,7 @@ describe("svc-admin login", () => {
 
   it("ends with exit code 3 when the person refuses", async () => {
     const { user } = personAt("refuse");
-    expect(await user.run`login --url ${origin}`).toMatchObject({
-      exitCode: 3,
-      err: expect.stringContaining("you refused the sign-in"),
-    });
+    expect(await user.run`login --url ${origin}`).toEqual(failsWith(3, "you refused the sign-in"));
   });
 
   it("ignores an answer to another attempt, one by another method, and one to an address that is none", async () => {
@@ -114,7 +107,7 @@ describe("svc-admin login", () => {
         sleep: async () => void (await pressed),
       },
     });
-    expect(await user.run`login --url ${origin} --device`).toMatchObject({ exitCode: 0 });
+    await user.must`login --url ${origin} --device`;
     expect((await user.run("whoami")).out).toContain(people.admin.email);
   });
 });
@@ -122,26 +115,16 @@ describe("svc-admin login", () => {
 describe("svc-admin", () => {
   it("names the sign-in without a session, and sends the token of one fleet to no other", async () => {
     const { user } = personAt("allow");
-    expect(await user.run("whoami")).toMatchObject({
-      exitCode: 2,
-      err: expect.stringContaining("name the fleet"),
-    });
-    expect(await user.run`whoami --url ${origin}`).toMatchObject({
-      exitCode: 3,
-      err: expect.stringContaining(`svc-admin login --url ${origin}`),
-    });
+    expect(await user.run("whoami")).toEqual(failsWith(2, "name the fleet"));
+    expect(await user.run`whoami --url ${origin}`).toEqual(
+      failsWith(3, `svc-admin login --url ${origin}`),
+    );
     await user.run`login --url ${origin}`;
     const elsewhere = await user.run`whoami --url https://fleet.example.com`;
-    expect(elsewhere).toMatchObject({
-      exitCode: 3,
-      err: expect.stringContaining(`you are signed in to ${origin}`),
-    });
+    expect(elsewhere).toEqual(failsWith(3, `you are signed in to ${origin}`));
     expect((await user.run`whoami --url http://fleet.example.com`).exitCode).toBe(2);
     chmodSync(join(user.home, ".config/svc-admin/session.json"), 0o644);
-    expect(await user.run("whoami")).toMatchObject({
-      exitCode: 3,
-      err: expect.stringContaining("open to others"),
-    });
+    expect(await user.run("whoami")).toEqual(failsWith(3, "open to others"));
   });
 
   it("takes a token from a file, and reports a refusal with its code, action and request id", async () => {

@@ -5,7 +5,7 @@ import { afterAll, expect, it } from "vitest";
 import { advanceRollouts } from "#functions/jobs/core-jobs.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import { createAdminUser } from "../support/admin.ts";
+import { createAdminUser, failsWith } from "../support/admin.ts";
 import { createTestToken, manage } from "../support/collector.ts";
 import { coreAudience, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
 import { useTestWeb } from "../support/web.ts";
@@ -38,17 +38,13 @@ it("a job of a repository publishes a config and rolls it out, without a stored 
   const host = await enroll("web-1");
   const oidc = join(job.home, "oidc");
   writeFileSync(oidc, await platformToken(subject));
-  expect(await job.run`login --workload ${oidc}`).toMatchObject({
-    exitCode: 0,
-    err: expect.stringContaining(subject),
-  });
+  expect(await job.run`login --workload ${oidc}`).toEqual(failsWith(0, subject));
   const yaml = join(job.home, "collector.yaml");
   writeFileSync(
     yaml,
     "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n",
   );
-  const published = await job.run`configs publish ${yaml} --name a-commit -o json`;
-  const { id, config_hash } = JSON.parse(published.out);
+  const { id, config_hash } = await job.json`configs publish ${yaml} --name a-commit`;
   const waves = [
     "--wave",
     "5%:10m",
@@ -62,10 +58,7 @@ it("a job of a repository publishes a config and rolls it out, without a stored 
   const rollOut = () =>
     job.run("rollouts", "create", id, "label.env:prod", ...waves, "--yes", "-o", "json");
   expect(await rollOut()).toMatchObject({ exitCode: 0 });
-  expect(await rollOut()).toMatchObject({
-    exitCode: 1,
-    err: expect.stringContaining("rollout_overlap"),
-  });
+  expect(await rollOut()).toEqual(failsWith(1, "rollout_overlap"));
   await advanceRollouts(web.core.core);
   await web.core.clock.advance(60_000);
   const config = {
@@ -89,8 +82,8 @@ it("a job of a repository publishes a config and rolls it out, without a stored 
     on_breach: "roll_back",
     created_by_name: subject,
   });
-  const events = await job.run`audit list --action config.publish -o json`;
-  expect(JSON.parse(events.out)[0]).toMatchObject({
+  const [event] = await job.json`audit list --action config.publish`;
+  expect(event).toMatchObject({
     actor: { type: "workload", display: subject },
   });
   expect((await job.run("logout")).err).toContain("the token expires by itself");
@@ -103,14 +96,12 @@ it("a job plans and applies the files of a directory", async () => {
     join(dir, "fleet.yaml"),
     "set: a-job\nwatches: [{ name: stale, filter: 'state:stale' }]\n",
   );
-  expect(await job.run`login --workload ${join(job.home, "oidc")}`).toMatchObject({
-    exitCode: 0,
-  });
+  await job.must`login --workload ${join(job.home, "oidc")}`;
   expect(await job.run`plan ${dir} --prune`).toMatchObject({ exitCode: 2 });
-  expect(await job.run`apply ${dir} --prune --yes`).toMatchObject({ exitCode: 0 });
-  expect(await job.run("plan", dir)).toMatchObject({ exitCode: 0 });
-  const events = await job.run`audit list --action applied_set.put -o json`;
-  expect(JSON.parse(events.out)[0]).toMatchObject({
+  await job.must`apply ${dir} --prune --yes`;
+  await job.must("plan", dir);
+  const [event] = await job.json`audit list --action applied_set.put`;
+  expect(event).toMatchObject({
     actor: { type: "workload", display: subject },
   });
 });
@@ -118,10 +109,9 @@ it("a job plans and applies the files of a directory", async () => {
 it("a job of another repository is refused with exit code 3", async () => {
   const oidc = join(job.home, "oidc");
   writeFileSync(oidc, await platformToken("repo:evil/fleet-config:ref:refs/heads/main"));
-  expect(await job.run`login --workload ${oidc}`).toMatchObject({
-    exitCode: 3,
-    err: expect.stringContaining("The subject token is not accepted"),
-  });
+  expect(await job.run`login --workload ${oidc}`).toEqual(
+    failsWith(3, "The subject token is not accepted"),
+  );
   expect((await job.run`login --workload ${join(job.home, "none")}`).exitCode).toBe(2);
 });
 
@@ -142,7 +132,7 @@ it("an admin makes a policy for the nodes of a cluster, and sees which of them i
     "spiffe://example.test/node/",
     "--workload",
   ];
-  expect(await admin.run(...create, workload)).toMatchObject({ exitCode: 0 });
+  await admin.must(...create, workload);
   expect(await admin.run(...create, file("tab.yaml", "\t{"))).toMatchObject({ exitCode: 2 });
   const unknown = file("unknown.yaml", `issuer: https://unknown.example.com\n${rules}\n`);
   expect((await admin.run(...create, unknown)).err).toContain("workload.issuer");
@@ -170,10 +160,9 @@ it("an admin makes a policy for the nodes of a cluster, and sees which of them i
     err: "spiffe://example.test/node/node-7 may enroll, with the labels cluster=one.\n",
   });
   const claims = { ...decodeJwt(token), sub: "system:serviceaccount:default:default" };
-  expect(await simulate(file("claims.json", JSON.stringify(claims)))).toMatchObject({
-    exitCode: 1,
-    err: expect.stringContaining("would be refused with token_invalid by the rule workload_rule"),
-  });
+  expect(await simulate(file("claims.json", JSON.stringify(claims)))).toEqual(
+    failsWith(1, "would be refused with token_invalid by the rule workload_rule"),
+  );
   expect((await simulate(file("nonsense", "nonsense"))).exitCode).toBe(2);
   const device = ["--device-id", "node-8"];
   expect((await simulate(join(job.home, "token"), ...device)).err).toContain(

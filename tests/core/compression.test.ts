@@ -2,13 +2,12 @@ import { type IncomingMessage, get as requestOf } from "node:http";
 import { buffer } from "node:stream/consumers";
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";
 import { expect, it } from "vitest";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestWeb } from "../support/web.ts";
 
 /* The bytes of 200 hosts on the wire to a browser. */
 
 const web = await useTestWeb();
-await seedFleet(web.core.db, { count: 200, now: new Date(web.clock.now()) });
+await web.core.seedFleet(200);
 const { header: Cookie } = await web.sessionOf("auditor");
 
 const get = async (headers: Record<string, string>, filter = "") => {

@@ -14,7 +14,6 @@ import {
   type FleetFilter,
   filterPartNames,
 } from "#proto/fleet-health/filter.ts";
-import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import {
   attentionStates,
@@ -25,14 +24,13 @@ import {
   fleetStates,
   forwardings,
 } from "#proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestToken } from "../support/collector.ts";
 import { useTestCore } from "../support/core.ts";
 
 const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const { policyId } = await createTestToken(test, { name: "kiosks" });
 const now = test.clock.now();
-await seedFleet(test.db, { count: 400, now: new Date(now) });
+await test.seedFleet(400);
 await test.db.execute(
   sql`update collector_identity set policy_id = ${policyId}::uuid where device_id like '%3'`,
 );
@@ -48,7 +46,7 @@ const policies = new Map(
 await test.db.execute(
   sql`update fleet_status set queue_oldest_seconds = queue_bytes % 9000 where queue_bytes > 0`,
 );
-const fleet = (await test.auditor.read<FleetHealthReport>("/v1/collector/health?limit=1000")).items;
+const fleet = (await test.health("limit=1000")).items;
 const certificates = await test.db.execute<{
   id: string;
   identity_id: string;

@@ -16,7 +16,6 @@ import {
   fleetStates,
   severityOf,
 } from "#proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { layOutExpiry } from "#ui/app/fleet/charts/layouts.ts";
 import { useTestCore } from "../support/core.ts";
 import { fleetDifferences } from "../support/fleet-differences.ts";
@@ -24,7 +23,7 @@ import { figuresOf, seededFilter } from "../support/fleet-figures.ts";
 
 const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const now = test.clock.now();
-await seedFleet(test.db, { count: 320, now: new Date(now) });
+await test.seedFleet(320);
 const get = async <Body>(path: string) =>
   await test.auditor.read<Body>(`/v1/collector/health${path}`);
 const identities = (await get<FleetHealthReport>("?limit=1000")).items.map((row) => row.identity);

@@ -144,7 +144,7 @@ beforeAll(async () => {
     }
     if (step === 120) {
       revoked = hosts[2]?.host;
-      await test.admin.post(`/v1/collector/identities/${revoked?.identityId}/revoke`);
+      await test.revoke(revoked?.identityId);
     }
     if (step % 5 === 0) await keepHistory();
     if (step % 6 !== 0) continue;

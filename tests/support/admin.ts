@@ -30,6 +30,10 @@ export const wordsOf = ([first, ...rest]: CommandLine): string[] => {
   return words.map((word) => word.replace(/⟨(\d+)⟩/g, (_, index) => rest[index] ?? ""));
 };
 
+/** What a command returns that fails with this exit code and names this. */
+export const failsWith = (exitCode: number, named: string) =>
+  expect.objectContaining({ exitCode, err: expect.stringContaining(named) });
+
 /** A person at a terminal with a home directory of its own. */
 export type AdminUser = ReturnType<typeof createAdminUser>;
 
@@ -76,18 +80,21 @@ export const createAdminUser = (
     });
     return { exitCode, ...written };
   };
-  /** Runs a command that must succeed, and returns its JSON. */
-  const json = async (...line: CommandLine) => {
+  /** Runs a command that must succeed, and returns what it printed. */
+  const must = async (...line: CommandLine) => {
     const args = wordsOf(line);
-    const { exitCode, out, err } = await run(...args, "-o", "json");
+    const { exitCode, out, err } = await run(...args);
     expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
       args,
       exitCode: 0,
       err: "",
     });
-    return JSON.parse(out);
+    return out;
   };
-  return { home, run, json };
+  /** Does so, and returns its JSON. */
+  const json = async (...line: CommandLine) =>
+    JSON.parse(await must(...wordsOf(line), "-o", "json"));
+  return { home, run, must, json };
 };
 
 /**

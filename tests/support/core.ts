@@ -20,6 +20,7 @@ import { routesOf } from "#functions/v1/index.ts";
 import type { Environment } from "#kit/env.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
 import type { AuditEventView } from "#proto/audit-event.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import {
   mintBridgeToken,
@@ -28,6 +29,7 @@ import {
   seedPeople,
   testTenantId,
 } from "#scripts/lab/people.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestClock, type TestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
@@ -100,6 +102,12 @@ export interface TestCore {
   admin: AskAs;
   auditor: AskAs;
   reader: AskAs;
+  /** Seeds so many hosts, as they are now. */
+  seedFleet(count: number): Promise<void>;
+  /** Returns the health report of a query, as an auditor reads it. */
+  health(query?: string): Promise<FleetHealthReport>;
+  /** Revokes a host as an admin. */
+  revoke(identityId: string | undefined): Promise<Answer<Record<string, unknown>>>;
   /** Returns a page of the audit events of a query, the newest first. */
   events(query?: string): Promise<AuditEventView[]>;
   /** Returns the newest audit event of a query. Events of one millisecond have no order, so the next one is of a later one. */
@@ -231,6 +239,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const events: TestCore["events"] = async (query = "") =>
     (await auditor.read<{ items: AuditEventView[] }>(`/v1/audit-events?${query}`)).items;
 
+  const admin = askAs(api, "admin");
   return {
     core,
     config,
@@ -245,9 +254,12 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     app,
     routes,
     api,
-    admin: askAs(api, "admin"),
+    admin,
     auditor,
     reader: askAs(api, "reader"),
+    seedFleet: (count) => seedFleet(db, { count, now: new Date(clock.now()) }),
+    health: (query = "") => auditor.read(`/v1/collector/health?${query}`),
+    revoke: (identityId) => admin.post(`/v1/collector/identities/${identityId}/revoke`),
     events,
     lastEvent: async (query = "") => {
       await clock.advance(1);

@@ -6,7 +6,6 @@ import { advanceRollouts } from "#functions/jobs/core-jobs.ts";
 import { createCoreReporter } from "#functions/ops/report-core.ts";
 import { createPartition } from "#functions/store/ingest/partitions.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
-import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { storeAccount } from "./accounts.ts";
 import type { TestCore } from "./core.ts";
@@ -90,7 +89,7 @@ export const recordNight = async (test: TestCore) => {
   for (const [index, driven] of hosts.entries()) driven.isSilent = isInRack3(index);
   for (const time of ["02:39:00", "02:40:00", "02:41:00"]) await beatUntil(at(time));
   await keepHistory();
-  const { body } = await test.auditor.get<FleetHealthReport>("/v1/collector/health");
+  const body = await test.health();
 
   await db.execute(sql`insert into core_outage (id, began_at, ended_at)
     values (gen_random_uuid(), ${timestamp(at("03:05:00"))}, ${timestamp(at("03:20:00"))})`);

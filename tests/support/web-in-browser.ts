@@ -25,7 +25,10 @@ export const see = (within: Page | Locator, text: string | RegExp) =>
   within.getByText(text).first().waitFor();
 
 /** Returns the path and the query of a page. */
-export const addressOf = (page: Page) => page.url().slice(new URL(page.url()).origin.length);
+export const addressOf = (page: Page) => {
+  const { pathname, search } = new URL(page.url());
+  return pathname + search;
+};
 
 /** Waits until a page is at this path and query. */
 export const expectAddress = (page: Page, address: string) =>

@@ -6,9 +6,7 @@ import { addSample, recordThresholds, sampleMs } from "#functions/store/fleet/hi
 import { dayMs, hourMs } from "#kit/clock.ts";
 import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
 import type { FleetFactors } from "#proto/fleet-health/factors.ts";
-import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf, flawsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
@@ -35,7 +33,7 @@ beforeAll(async () => {
   const now = clock.now();
   silentFrom = now - (now % sampleMs) - 3 * hourMs;
   await recordThresholds(db, fleetThresholds(config), new Date(now - 40 * hourMs));
-  await seedFleet(db, { count: 120, now: new Date(now) });
+  await web.core.seedFleet(120);
   await db.execute(sql`insert into fleet_silence (identity_id, is_of_envelopes, from_at, until_at, queue_bytes)
     select identity_id, false, ${text(silentFrom)}::timestamptz, ${text(silentFrom + silentMs)}::timestamptz, 0 from fleet_status
     where last_heartbeat_at > ${text(now)}::timestamptz - interval '1 minute' order by identity limit 15`);
@@ -66,7 +64,7 @@ describe("the page as it was", () => {
     await see(page, "The past, at");
     await see(page, "29 hosts need attention, of 110 hosts");
     const at = paramOf(page, "at");
-    const { body } = await web.core.auditor.get<FleetHealthReport>(`/v1/collector/health?at=${at}`);
+    const body = await web.core.health(`at=${at}`);
     expect(body.summary.by_state.stale).toBeGreaterThanOrEqual(15);
     await expect.poll(stale).toBe(body.summary.by_state.stale);
     expect(await page.locator(".fleet[data-past]").count()).toBe(1);

@@ -4,7 +4,6 @@ import type { BrowserContextOptions, Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
 import { person } from "#drizzle/schema/operator.ts";
 import { type PersonName, people } from "#scripts/lab/people.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { readCsv } from "../support/csv.ts";
 import { expectAddress, follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
@@ -14,7 +13,7 @@ const { web, browser, visit } = await startWebInBrowser({
 let now: Date;
 beforeAll(async () => {
   now = new Date(web.clock.now());
-  await seedFleet(web.core.db, { count: 320, now });
+  await web.core.seedFleet(320);
 });
 
 /** Opens a page without a session. */

@@ -3,7 +3,6 @@ import type { ConfigDetail } from "#proto/fleet-health/config-report.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
 import { seedEnrollment, seededPolicyId } from "#scripts/lab/seed-enrollment.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import {
   addressOf,
   expectAddress,
@@ -16,7 +15,7 @@ import {
 const { web, visit: open, flawsAt } = await startWebInBrowser();
 beforeAll(async () => {
   const now = new Date(web.clock.now());
-  await seedFleet(web.core.db, { count: 320, now });
+  await web.core.seedFleet(320);
   await seedConfigs(web.core.db, { count: 12, now });
   await seedEnrollment(web.core.db, now);
 });

@@ -1,7 +1,6 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { type PersonName, people } from "#scripts/lab/people.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import {
   follow,
@@ -16,7 +15,7 @@ const sessionMs = 30 * 60_000;
 const view = "/fleet?state=stale";
 
 const { web, browser } = await startWebInBrowser();
-await seedFleet(web.core.db, { count: 60, now: new Date(web.clock.now()) });
+await web.core.seedFleet(60);
 
 const rowsOf = (page: Page) => page.locator(".row-link");
 const signIn = async (context: BrowserContext, person: PersonName) => {

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { people } from "#scripts/lab/people.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
-import { type AdminUser, createAdminUser } from "../support/admin.ts";
+import { type AdminUser, createAdminUser, failsWith } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { type TestWeb, useTestWeb } from "../support/web.ts";
@@ -67,10 +67,7 @@ const signedIn = async (
     web.origin,
     ...(flow === "device" ? ["--device"] : []),
   );
-  expect(result).toMatchObject({
-    exitCode: 0,
-    err: expect.stringContaining(`as ${people.admin.email}`),
-  });
+  expect(result).toEqual(failsWith(0, `as ${people.admin.email}`));
   expect((await user.run("whoami")).out).toContain(people.admin.email);
 };
 

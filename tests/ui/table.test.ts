@@ -4,7 +4,6 @@ import type { FleetFacets } from "#proto/fleet-health/facets.ts";
 import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { fleetSeverities, severityOf } from "#proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { figuresOf } from "../support/fleet-figures.ts";
@@ -20,7 +19,7 @@ import {
 const { web, visit } = await startWebInBrowser({
   core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
 });
-await seedFleet(web.core.db, { count: 320, now: new Date(web.clock.now()) });
+await web.core.seedFleet(320);
 
 /** Opens `/fleet` as an auditor, and waits for the rows and the charts. */
 const visitFleet = async (search = "", viewport?: VisitOptions) => {

@@ -4,7 +4,6 @@ import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { Rollout, RolloutPreview, RolloutTargetPage } from "#proto/rollout/rollout.ts";
 import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
 import { seedEnrollment } from "#scripts/lab/seed-enrollment.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { seededRolloutId, seededRollouts, seedRollouts } from "#scripts/lab/seed-rollouts.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { isSlow } from "../support/is-slow.ts";
@@ -13,7 +12,7 @@ import { press, see, startWebInBrowser, waitForHeading } from "../support/web-in
 const { web, visit: open, flawsAt } = await startWebInBrowser();
 beforeAll(async () => {
   const now = new Date(web.clock.now());
-  await seedFleet(web.core.db, { count: 320, now });
+  await web.core.seedFleet(320);
   await seedConfigs(web.core.db, { count: 12, now });
   await seedRollouts(web.core.db, { now, entropy: createSeededEntropy(1) });
   await seedEnrollment(web.core.db, now);
@@ -208,7 +207,7 @@ describe("the preview on the page of a config", () => {
       `/v1/collector/configs/${id}/preview?${new URLSearchParams({ filter })}`,
     );
     expect(preview.from.length).toBeGreaterThan(1);
-    const panel = page.locator(".preview");
+    const panel = page.getByRole("region", { name: "What would a rollout change?" });
     await see(panel, `${preview.will_change} would change`);
     const hosts = panel.getByRole("link", { name: `${preview.hosts} hosts`, exact: true });
     const { search } = new URL((await hosts.getAttribute("href")) ?? "", web.origin);
@@ -228,7 +227,7 @@ describe("the preview on the page of a config", () => {
 
   it("says what is wrong with a query, and keeps the assigned hosts", async () => {
     const { page, messages } = await visit(`/configs/${seededConfigId(11)}?preview=stat:stale`);
-    await page.locator(".preview [role=alert]").waitFor();
+    await page.locator("section:has(#preview) [role=alert]").waitFor();
     await page.getByRole("table", { name: "Assigned hosts, newest first" }).waitFor();
     expect(messages).toEqual([]);
   });

@@ -18,7 +18,6 @@ import {
 } from "#proto/completeness/statement-file.ts";
 import { accountsPayload } from "#proto/completeness/statement-line.ts";
 import { createTestCa, createTestKey } from "#scripts/lab/ca/test-pki.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { createStatedHost, type StatedHost } from "#tests/support/stated-host.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
@@ -52,7 +51,7 @@ const exported = async (order: Partial<StatementOrder>) => {
 
 beforeAll(async () => {
   const ca = await createTestCa();
-  await seedFleet(test.db, { count: 6, now: new Date(test.clock.now()) });
+  await test.seedFleet(6);
   stated = await createStatedHost(test, { host, ca });
   logSigner = await createLogSigner(
     "core.example/log",

@@ -8,7 +8,6 @@ import { findDeliveredAccounts } from "#functions/store/completeness/settled-hou
 import { hourMs } from "#kit/clock.ts";
 import { formatNoteKey } from "#proto/completeness/signed-note.ts";
 import { createTestCa, createTestKey, type TestCa } from "#scripts/lab/ca/test-pki.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { exportThrough, storeAccount } from "#tests/support/accounts.ts";
 import { createTestCore, type TestCore } from "#tests/support/core.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
@@ -56,7 +55,7 @@ beforeAll(async () => {
 });
 const open = async () => {
   test = await createTestCore({ now: ten + hourMs + 14 * minuteMs });
-  await seedFleet(test.db, { count: 6, now: new Date(test.clock.now()) });
+  await test.seedFleet(6);
   const stated = await createStatedHost(test, { host, ca });
   opened.push(stated, test);
   tested = stated;

@@ -1,12 +1,11 @@
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
 import { textStream } from "#functions/http/text-stream.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { exportFleet } from "./export-fleet.ts";
 
 const test = await useTestCore();
-await seedFleet(test.db, { count: 4000, now: new Date(test.clock.now()) });
+await test.seedFleet(4000);
 const { userId, email, scopes } = test.people.auditor;
 
 const start = async () => {

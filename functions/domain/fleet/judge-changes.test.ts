@@ -9,7 +9,6 @@ import {
   type FleetChange,
   type FleetChangeList,
 } from "#proto/fleet-health/comparison.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { judgeChanges } from "./judge-changes.ts";
 
@@ -22,7 +21,7 @@ const among = (first: number, last: number) =>
   sql`right(i.id::text, 12) between lpad(to_hex(${first}::int), 12, '0') and lpad(to_hex(${last}::int), 12, '0')`;
 
 beforeAll(async () => {
-  await seedFleet(db, { count: 300, now: new Date(clock.now()) });
+  await test.seedFleet(300);
   await db.execute(sql`update certificate set status = 'active', revoked_at = null`);
   await db.execute(
     sql`update collector_identity set revoked_at = null, platform = 'linux/amd64', collector_version = '1.0.0', reported_labels = '{"site":"a"}'`,

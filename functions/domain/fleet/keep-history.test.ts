@@ -4,14 +4,13 @@ import { fleetCheckpoint } from "#drizzle/schema/fleet-history.ts";
 import { tryLock } from "#functions/store/database/try-lock.ts";
 import { changesPerCheckpoint } from "#functions/store/fleet/past/checkpoints.ts";
 import { dayMs } from "#kit/clock.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { createHistoryKeeper } from "./keep-history.ts";
 
 const test = await useTestCore({ env: { SVC_STATE_RETENTION_DAYS: "2" } });
 const { clock, core, db } = test;
 const keepHistory = createHistoryKeeper(core);
-await seedFleet(db, { count: 20, now: new Date(clock.now()) });
+await test.seedFleet(20);
 
 /** Ends as many silences of hosts as if each had been silent for a moment. */
 const addChanges = (count: number) =>

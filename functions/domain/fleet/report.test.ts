@@ -96,7 +96,7 @@ it("shows what an operator wrote through another core in the next answer", async
   // The first token has expired.
   const third = await (await createTestToken(test)).enroll("three");
   expect(await revoked()).toEqual([0, 0, 0]);
-  await test.admin.post(`/v1/collector/identities/${third.identityId}/revoke`);
+  await test.revoke(third.identityId);
   expect(await revoked()).toEqual([1, 1, 1]);
 });
 

@@ -38,7 +38,7 @@ it("finds identities by text, status, policy and token, page by page", {
   expect(await found("")).toEqual(["db%1", "web-2", "web-1"]);
   expect(await found("q=WEB")).toEqual(["web-2", "web-1"]);
   expect(await found("q=%25")).toEqual(["db%1"]);
-  await test.admin.post(`/v1/collector/identities/${web1?.identityId}/revoke`);
+  await test.revoke(web1?.identityId);
   expect(await found("status=revoked")).toEqual(["web-1"]);
   expect((await found(`policy_id=${policyId}`)).length).toBe(3);
   expect(await found("token_id=01920000-0000-7000-8000-0000000000ff")).toEqual([]);

@@ -305,7 +305,7 @@ it("marks every audit event for the hash chain", async () => {
 it("writes concurrent heartbeats in shared statements, with a response of its own for each caller", async () => {
   const names = Array.from({ length: 40 }, (_, index) => `fleet-${index}`);
   const fleet = await Promise.all(names.map((name) => enroll(name)));
-  await test.admin.post(`/v1/collector/identities/${fleet[7]?.identityId}/revoke`);
+  await test.revoke(fleet[7]?.identityId);
   const answers = await Promise.all(
     fleet.map((member, index) =>
       beat({ boot_id: `boot-${index}`, ...(index === 9 ? at(-120_001) : {}) }, member),

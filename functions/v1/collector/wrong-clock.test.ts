@@ -9,7 +9,7 @@ import { loadHosts } from "#functions/store/fleet/columns/resident-hosts.ts";
 import { createCheckpoints } from "#functions/store/fleet/past/checkpoints.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import type { Clock } from "#kit/clock.ts";
-import type { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { FleetHealthDetail } from "#proto/fleet-health/report.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestToken, sendHeartbeat, type TestCollector } from "#tests/support/collector.ts";
 import { type TestCore, useTestCore } from "#tests/support/core.ts";
@@ -31,7 +31,7 @@ const dead = await enroll("dead");
 const beat = (host: TestCollector, aheadMs = 0) =>
   sendHeartbeat(test, host, { sent_at: clock.iso(aheadMs) });
 const stale = { body: { code: "stale_request" } };
-const report = () => test.auditor.read<FleetHealthReport>("/v1/collector/health?sort=identity");
+const report = () => test.health("sort=identity");
 const newest = async () => {
   const [row] = await db.execute<{ at: string }>(
     sql`select max(last_heartbeat_at) as at from fleet`,

@@ -33,7 +33,7 @@ import { readChanges, rewindHosts, takeBack } from "./rewind-hosts.ts";
 const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const { db, clock, core, config } = test;
 await recordThresholds(db, fleetThresholds(config), new Date(clock.now()));
-await seedFleet(db, { count: 300, now: new Date(clock.now()) });
+await test.seedFleet(300);
 const minute = 60_000;
 /** Hosts report, each at a time of its own, and some of them change. */
 for (let round = 0; round < 3; round++) {

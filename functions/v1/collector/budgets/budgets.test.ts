@@ -6,7 +6,6 @@ import { countHeldHosts, deleteHeldHosts, putHeldHosts } from "#functions/store/
 import { hourMs } from "#kit/clock.ts";
 import type { Budget, BudgetList } from "#proto/budget.ts";
 import { budgetsMax } from "#proto/budget.ts";
-import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
@@ -45,8 +44,7 @@ const samples = async () =>
   figuresOf(core, { checks: {}, certificates: () => [] })
     .find(({ name }) => name === "core_held_hosts")
     ?.read();
-const fleet = async (query: string) =>
-  (await test.auditor.read<FleetHealthReport>(`/v1/collector/health?${query}`)).items;
+const fleet = async (query: string) => (await test.health(query)).items;
 
 /** Each test begins an hour that nothing is stored in, without budgets. */
 beforeEach(async () => {

@@ -10,13 +10,12 @@ import type {
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { configProgress } from "#proto/fleet-health/vocabulary.ts";
 import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { readCsv } from "#tests/support/csv.ts";
 
 const test = await useTestCore();
 const now = new Date(test.clock.now());
-await seedFleet(test.db, { count: 400, now });
+await test.seedFleet(400);
 await seedConfigs(test.db, { count: 12, now });
 
 const get = <Body>(path: string) => test.auditor.read<Body>(path);

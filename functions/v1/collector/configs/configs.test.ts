@@ -181,7 +181,7 @@ describe("desired config of an identity", () => {
     expect((await replace(second, first)).body).toMatchObject(conflict);
     expect((await replace(null, first)).status).toBe(200);
     expect((await replace(first, second)).status).toBe(200);
-    await test.admin.post(`/v1/collector/identities/${host.identityId}/revoke`);
+    await test.revoke(host.identityId);
     expect((await assign(host, { config_id: first })).body.code).toBe("conflict");
     expect((await assign(host, { config_id: host.identityId })).status).toBe(404);
   });
@@ -192,7 +192,7 @@ describe("desired config of an identity", () => {
     const gone = await enroll("many-3");
     const configId = await published();
     await assign(two, { config_id: configId });
-    await test.admin.post(`/v1/collector/identities/${gone.identityId}/revoke`);
+    await test.revoke(gone.identityId);
     const nobody = "01920000-0000-7000-8000-0000000000ff";
     const identity_ids = [gone.identityId, two.identityId, nobody, one.identityId];
     const { body } = await test.admin.post<{ results: { outcome: string }[] }>(

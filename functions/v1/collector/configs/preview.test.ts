@@ -44,7 +44,7 @@ it("says how many hosts change, from which configs and how, which refuse, and wh
   await test.db.execute(
     sql`update collector_health set apply_desired_config = false where identity_id = ${idOf(4)}::uuid`,
   );
-  await admin.post(`/v1/collector/identities/${idOf(5)}/revoke`);
+  await test.revoke(idOf(5));
   const body = await preview("host");
   expect(body).toMatchObject({
     config: { id: second },
@@ -179,9 +179,9 @@ describe("a host that reports that it rejects a config", async () => {
     const taken = await rollOut("device:veto-4", first);
     expect(taken.status).toBe(201);
     const before = await countCollectors(test.db, new Date(test.clock.now()));
-    await admin.post(`/v1/collector/identities/${liar?.host.identityId}/revoke`);
+    await test.revoke(liar?.host.identityId);
     await admin.post(`/v1/collector/certificates/${another?.host.certificateId}/revoke`);
-    await admin.post(`/v1/collector/identities/${hosts[3]?.host.identityId}/revoke`);
+    await test.revoke(hosts[3]?.host.identityId);
     expect(await countCollectors(test.db, new Date(test.clock.now()))).toBe(before - 3);
     expect((await preview("veto", config)).in_other_rollouts).toEqual([]);
     expect(await tryOn("veto-3")).toBeUndefined();

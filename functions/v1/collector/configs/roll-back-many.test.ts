@@ -43,7 +43,7 @@ it("gives each host the config that was desired before, and says the same in a d
   const revoked = await enroll("p-4");
   await assign(good, first, second);
   await assign(bad, first, second, never);
-  await test.admin.post(`/v1/collector/identities/${revoked.identityId}/revoke`);
+  await test.revoke(revoked.identityId);
   const unknown = { identityId: "01920000-0000-7000-8000-000000000000" };
   const hosts = [second, first, never, revoked, unknown];
   const expected = [

@@ -141,8 +141,7 @@ it("decides as enrollment does, for any policy, token, host and history", async 
       if (before === "freeze")
         await admin.post(`/v1/collector/enrollment-policies/${policyId}/freeze`);
       if (before === "revoke token") await admin.post(`/v1/collector/tokens/${token.id}/revoke`);
-      if (before === "revoke host" && hostId !== undefined)
-        await admin.post(`/v1/collector/identities/${hostId}/revoke`);
+      if (before === "revoke host" && hostId !== undefined) await test.revoke(hostId);
       addresses += 1;
       const address = `${network}${addresses >> 8}.${addresses & 255}`;
       const use = { device_id, platform, address };

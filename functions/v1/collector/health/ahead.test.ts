@@ -2,7 +2,6 @@ import { expect, it } from "vitest";
 import { upsertCoreReport } from "#functions/store/system/system.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
-import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
@@ -36,9 +35,7 @@ await beat(1);
 const ahead = (hours?: number) =>
   auditor.read<FleetAhead>(`/v1/collector/health/ahead${hours ? `?hours=${hours}` : ""}`);
 const rowsOf = async (query: string) =>
-  (await auditor.read<FleetHealthReport>(`/v1/collector/health?${query}`)).items.map(
-    ({ device_id }) => device_id,
-  );
+  (await test.health(query)).items.map(({ device_id }) => device_id);
 
 it("has the hosts that do not renew in time, each count the rows of its query", {
   tags: "workerd",

@@ -3,7 +3,6 @@ import { beforeAll, expect, it } from "vitest";
 import { sampleHosts } from "#functions/store/fleet/host-hours.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { HostComparison } from "#proto/fleet-health/comparison.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
@@ -16,7 +15,7 @@ const isUpgraded = sql`hashtext(identity) % 3 = 0`;
 let since = 0;
 
 beforeAll(async () => {
-  await seedFleet(db, { count: 300, now: new Date(clock.now()) });
+  await test.seedFleet(300);
   await db.execute(sql`update fleet_status set cpu_ms = 0`);
   await heartbeat(
     sql`, platform = 'linux/amd64', version = '1.0.0', revoked_from = 'infinity', queue_bytes = 100, lost_records = 0, starts = 0, rss_bytes = 80000000 + abs(hashtext(identity)) % 20000000, label_set_id = 1`,

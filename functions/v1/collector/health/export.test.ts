@@ -1,12 +1,10 @@
 import { expect, it } from "vitest";
-import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { exportKinds } from "#proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { readCsv } from "#tests/support/csv.ts";
 
 const test = await useTestCore();
-await seedFleet(test.db, { count: 300, now: new Date(test.clock.now()) });
+await test.seedFleet(300);
 const download = (query: string) =>
   test.auditor.get<string>(`/v1/collector/health/export.csv?${query}`);
 
@@ -24,7 +22,7 @@ it.each(exportKinds)(
     expect(body.endsWith("\r\n")).toBe(true);
 
     const cells = readCsv(body);
-    const { items } = await test.auditor.read<FleetHealthReport>("/v1/collector/health?limit=1000");
+    const { items } = await test.health("limit=1000");
     const byId = new Map(items.map((row) => [row.identity_id, row]));
     expect(cells.length).toBeGreaterThan(0);
     for (const cell of cells) {

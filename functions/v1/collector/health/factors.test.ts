@@ -6,7 +6,6 @@ import { createFleetColumns } from "#functions/store/fleet/columns/fleet-columns
 import { countFactors, createHostSources } from "#functions/store/fleet/factors.ts";
 import { dayMs } from "#kit/clock.ts";
 import type { FleetFactors } from "#proto/fleet-health/factors.ts";
-import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
@@ -38,8 +37,7 @@ await clock.advance(10 * 60_000);
 await beat(5);
 await clock.advance(1000);
 
-const rows = async (query: string) =>
-  (await auditor.read<FleetHealthReport>(`/v1/collector/health?${query}`)).items;
+const rows = async (query: string) => (await test.health(query)).items;
 const factors = (query: string) =>
   auditor.read<FleetFactors>(`/v1/collector/health/factors?${query}`);
 

@@ -193,7 +193,7 @@ describe("the states of the health report", () => {
     await test.clock.advance(2 * day);
     const expired = { state: "renewal_failed", certificate: { status: "expired" } };
     expect(await rowOf()).toMatchObject(expired);
-    await test.admin.post(`/v1/collector/identities/${host.identityId}/revoke`);
+    await test.revoke(host.identityId);
     expect(await names()).toMatch(/^revoked /);
   });
 

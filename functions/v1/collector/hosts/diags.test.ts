@@ -148,7 +148,7 @@ it("are of hosts that core knows and has not revoked", async () => {
   expect((await test.admin.post(pathOf(unknown))).status).toBe(404);
   const path = pathOf(other, diag.id);
   for (const of of [path, `${path}/bundle`]) expect((await test.admin.get(of)).status).toBe(404);
-  await test.admin.post(`/v1/collector/identities/${other.identityId}/revoke`);
+  await test.revoke(other.identityId);
   expect((await test.admin.post(pathOf(other))).body.code).toBe("conflict");
 });
 

@@ -1,7 +1,6 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { figuresOf } from "#functions/ops/figures.ts";
-import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import {
   type InventoryChange,
   type InventoryReport,
@@ -32,9 +31,7 @@ const putCsv = (content: string, query = "", headers: Record<string, string> = {
   });
 const list = (query = "") => auditor.read<InventoryReport>(`${path}${query}`);
 const fleetOf = async (status: string) =>
-  (await auditor.read<FleetHealthReport>(`/v1/collector/health?inventory=${status}`)).items.map(
-    ({ device_id }) => device_id,
-  );
+  (await test.health(`inventory=${status}`)).items.map(({ device_id }) => device_id);
 const statuses = async () => (await list()).items.map(({ name, status }) => `${name} ${status}`);
 const audited = () => test.events("action=inventory.put");
 const samples = async () => {
@@ -49,7 +46,7 @@ it("without an inventory nothing is expected, unexpected or gone: not in the lis
   expect(await list()).toMatchObject(nothing);
   for (const status of ["expected", "unexpected", "gone"])
     expect(await fleetOf(status)).toEqual([]);
-  const { items } = await auditor.read<FleetHealthReport>("/v1/collector/health");
+  const { items } = await test.health();
   expect(items.some((row) => "inventory" in row)).toBe(false);
   expect(await samples()).toEqual([]);
 });
@@ -136,7 +133,7 @@ describe("an inventory", () => {
 
   it("marks rows of the fleet, and has columns in its exports", async () => {
     await putCsv("name,owner\nc,shop\nd,pay\n");
-    const { items } = await auditor.read<FleetHealthReport>("/v1/collector/health");
+    const { items } = await test.health();
     expect(items.map(({ device_id, inventory }) => [device_id, inventory])).toEqual([
       ["a", undefined],
       ["b", undefined],

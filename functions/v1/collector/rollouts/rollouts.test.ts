@@ -30,7 +30,7 @@ describe("POST /v1/collector/rollouts", () => {
     const hosts = [];
     for (let number = 1; number <= 5; number += 1) hosts.push(await enroll(`made-${number}`));
     const [revoked, refusing] = hosts;
-    await test.admin.post(`/v1/collector/identities/${revoked?.identityId}/revoke`);
+    await test.revoke(revoked?.identityId);
     if (refusing !== undefined)
       await manage(
         test,
