@@ -26,6 +26,8 @@ import type { EnrolledIdentity } from "./identities.ts";
 /** A certificate's row. */
 export type CertificateRow = typeof certificate.$inferSelect;
 
+const isActive = eq(certificate.status, "active");
+
 /** A recorded certificate and its identity. */
 export interface Issued {
   identity: EnrolledIdentity;
@@ -117,7 +119,7 @@ export const findEnrolledCertificates = (
       and(
         anyOf(certificate.tokenId, tokenIds),
         anyOf(certificate.spkiSha256, keys),
-        eq(certificate.status, "active"),
+        isActive,
         gt(certificate.issuedAt, since),
       ),
     )
@@ -131,12 +133,12 @@ export const findIdentitiesInUse = async (
   names: readonly string[],
   now: Date,
 ): Promise<Set<string>> => {
-  const { identityId, status, notAfter } = certificate;
+  const { identityId, notAfter } = certificate;
   const found = db
     .select({ identityId })
     .from(collectorIdentity)
     .innerJoin(certificate, eq(identityId, collectorIdentity.id))
-    .where(and(anyOf(collectorIdentity.identity, names), eq(status, "active"), gt(notAfter, now)));
+    .where(and(anyOf(collectorIdentity.identity, names), isActive, gt(notAfter, now)));
   const rows = await found.prepare("find_identities_in_use").execute();
   return new Set(rows.map((row) => row.identityId));
 };
@@ -150,13 +152,7 @@ export const findActiveCertificates = (
   db
     .select()
     .from(certificate)
-    .where(
-      and(
-        eq(certificate.identityId, identityId),
-        eq(certificate.status, "active"),
-        gt(certificate.notAfter, now),
-      ),
-    );
+    .where(and(eq(certificate.identityId, identityId), isActive, gt(certificate.notAfter, now)));
 
 /** Makes the renewal of an identity's certificates in use overdue at `at`, whatever jitter its collector adds. */
 export const updateRenewalDue = async (
@@ -164,13 +160,9 @@ export const updateRenewalDue = async (
   identityId: string,
   at: Date,
 ): Promise<void> => {
-  const { renewAfter, notAfter, issuedAt, status, firstUsedAt } = certificate;
+  const { renewAfter, notAfter, issuedAt, firstUsedAt } = certificate;
   const overdue = sql`least(${renewAfter}, ${at.toISOString()}::timestamptz - (${notAfter} - ${issuedAt}) / 10 - interval '1 second')`;
-  const isInUse = and(
-    eq(certificate.identityId, identityId),
-    eq(status, "active"),
-    isNotNull(firstUsedAt),
-  );
+  const isInUse = and(eq(certificate.identityId, identityId), isActive, isNotNull(firstUsedAt));
   await db.update(certificate).set({ renewAfter: overdue }).where(isInUse);
 };
 
@@ -180,11 +172,11 @@ export const updateActiveReplaced = async (
   identityId: string,
   { by, at }: { by: string; at: Date },
 ): Promise<void> => {
-  const { id, identityId: ofIdentity, status } = certificate;
+  const { id, identityId: ofIdentity } = certificate;
   await db
     .update(certificate)
     .set({ status: "replaced", replacedAt: at })
-    .where(and(eq(ofIdentity, identityId), eq(status, "active"), ne(id, by)));
+    .where(and(eq(ofIdentity, identityId), isActive, ne(id, by)));
 };
 
 /** Revokes the active certificates of an identity, unused successors included. Returns their ids. */
@@ -193,8 +185,7 @@ export const updateIdentityCertificatesRevoked = async (
   identityId: string,
   revokedAt: Date,
 ): Promise<string[]> => {
-  const { identityId: ofIdentity, status } = certificate;
-  return revokeWhere(db, revokedAt, and(eq(ofIdentity, identityId), eq(status, "active")));
+  return revokeWhere(db, revokedAt, and(eq(certificate.identityId, identityId), isActive));
 };
 
 /** Revokes a certificate and its unused successors. Returns their ids. */
@@ -204,7 +195,7 @@ export const updateCertificateRevoked = async (
   revokedAt: Date,
 ): Promise<string[]> => {
   const { id: own, predecessorId, firstUsedAt, status } = certificate;
-  const isUnusedSuccessor = and(eq(predecessorId, id), isNull(firstUsedAt), eq(status, "active"));
+  const isUnusedSuccessor = and(eq(predecessorId, id), isNull(firstUsedAt), isActive);
   return [
     ...(await revokeWhere(db, revokedAt, and(eq(own, id), ne(status, "revoked")))),
     ...(await revokeWhere(db, revokedAt, isUnusedSuccessor)),
@@ -276,11 +267,11 @@ export const updateReplaced = async (
   ids: readonly string[],
   replacedAt: Date,
 ): Promise<void> => {
-  const { id, status } = certificate;
+  const { id } = certificate;
   const replaced = db
     .update(certificate)
     .set({ status: "replaced", replacedAt })
-    .where(and(anyOf(id, ids), eq(status, "active")));
+    .where(and(anyOf(id, ids), isActive));
   await replaced.prepare("update_replaced").execute();
 };
 
@@ -296,7 +287,7 @@ export const findUnusedSuccessor = (
       .where(
         and(
           eq(certificate.predecessorId, predecessorId),
-          eq(certificate.status, "active"),
+          isActive,
           isNull(certificate.firstUsedAt),
         ),
       ),
@@ -403,7 +394,7 @@ export const areCertificatesActive = async (
     .where(
       and(
         anyOfHex(certificate.fingerprintSha256, fingerprints),
-        eq(certificate.status, "active"),
+        isActive,
         isNull(collectorIdentity.revokedAt),
       ),
     );

@@ -9,6 +9,7 @@ import { type Clock, dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import { byteOfState } from "#proto/completeness/hour-note.ts";
 import type { Database } from "../database/database.ts";
+import { asIs, readOne, readRows } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import { HostIndex } from "../fleet/columns/host-index.ts";
 import { dayAt } from "./days.ts";
@@ -58,14 +59,18 @@ export const createHourColumns = ({
   let loading: Promise<void> | undefined;
 
   const loadDay = async (day: number, version: string) => {
-    const [row] = await db.execute<{ hosts: string[] | null; states: Uint8Array | null }>(sql`
-      select json_agg(host_id) as hosts, string_agg(states, ''::bytea) as states from completeness_day where day = ${day}::int`);
+    const { hosts, states } = await readOne(
+      db,
+      { hosts: asIs<string[] | null>, states: asIs<Uint8Array | null> },
+      sql`
+      select json_agg(host_id) as hosts, string_agg(states, ''::bytea) as states from completeness_day where day = ${day}::int`,
+    );
     const places = Uint32Array.from(
-      row?.hosts ?? [],
+      hosts ?? [],
       (host) => index.placeOf(host) ?? index.add(host, host),
     );
     // A copy: the driver's bytes may begin anywhere in their buffer.
-    const words = new Uint32Array(new Uint8Array(row?.states ?? []).buffer);
+    const words = new Uint32Array(new Uint8Array(states ?? []).buffer);
     days.set(day, { version, places, words });
   };
   const loadDays = async (versions: ReadonlyMap<number, string>) => {
@@ -77,10 +82,14 @@ export const createHourColumns = ({
       const start = new Date(from * dayMs);
       const end = new Date((to + 1) * dayMs);
       // Another server may assign the same transaction ids.
-      const rows = await db.execute<{ day: number; version: string }>(sql`
+      const rows = await readRows(
+        db,
+        { day: Number, version: String },
+        sql`
         select (extract(epoch from date_trunc('day', hour, 'UTC')) / 86400)::int as day,
           pg_postmaster_start_time()::text || string_agg(xmin::text, ' ' order by hour) as version
-        from completeness_hour where hour >= ${timestampAt(start)} and hour < ${timestampAt(end)} group by 1`);
+        from completeness_hour where hour >= ${timestampAt(start)} and hour < ${timestampAt(end)} group by 1`,
+      );
       const versions = new Map(rows.map(({ day, version }) => [day, version]));
       for (let day = from; day <= to; day++) if (!versions.has(day)) days.delete(day);
       const changed = new Map(

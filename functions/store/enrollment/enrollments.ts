@@ -10,6 +10,19 @@ import { anyOf, insertRows } from "../database/statements.ts";
 /** A reservation's row. */
 export type ReservationRow = typeof enrollmentReservation.$inferSelect;
 
+/** Selects the expired reservations of these policies, and those of these identities under any policy. */
+const isExpired = (
+  { policyIds, identities }: { policyIds: readonly string[]; identities: readonly string[] },
+  now: Date,
+) =>
+  and(
+    or(
+      anyOf(enrollmentReservation.policyId, policyIds),
+      anyOf(enrollmentReservation.identity, identities),
+    ),
+    lte(enrollmentReservation.expiresAt, now),
+  );
+
 /**
  * Locks the reservations with these ids, and those that `deleteExpiredReservations` deletes, in the order of identities: transactions under
  * different policies share no other lock and could deadlock over a reservation that expired while its certificate was signed.
@@ -18,33 +31,25 @@ export const lockReservations = async (
   db: Executor,
   {
     ids,
-    policyIds,
-    identities,
+    ...expired
   }: { ids: readonly string[]; policyIds: readonly string[]; identities: readonly string[] },
   now: Date,
 ): Promise<void> => {
-  const { id, policyId, identity, expiresAt } = enrollmentReservation;
-  const expired = and(
-    or(anyOf(policyId, policyIds), anyOf(identity, identities)),
-    lte(expiresAt, now),
-  );
+  const { id, identity } = enrollmentReservation;
   const found = db
     .select({ id })
     .from(enrollmentReservation)
-    .where(or(anyOf(id, ids), expired));
+    .where(or(anyOf(id, ids), isExpired(expired, now)));
   await found.orderBy(identity).for("update").prepare("lock_reservations").execute();
 };
 
 /** Deletes the expired reservations of these policies, and those of these identities under any policy. */
 export const deleteExpiredReservations = async (
   db: Executor,
-  { policyIds, identities }: { policyIds: readonly string[]; identities: readonly string[] },
-  now: Date,
+  ...expired: Parameters<typeof isExpired>
 ): Promise<void> => {
-  const { policyId, identity, expiresAt } = enrollmentReservation;
-  const concerned = or(anyOf(policyId, policyIds), anyOf(identity, identities));
-  const expired = db.delete(enrollmentReservation).where(and(concerned, lte(expiresAt, now)));
-  await expired.prepare("delete_expired_reservations").execute();
+  const deleted = db.delete(enrollmentReservation).where(isExpired(...expired));
+  await deleted.prepare("delete_expired_reservations").execute();
 };
 
 /**

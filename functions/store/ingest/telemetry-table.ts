@@ -4,6 +4,7 @@
  */
 import { errorCode } from "#kit/describe-error.ts";
 import type { SqlClient, SqlRunner } from "../database/pool/sql-client.ts";
+import { asIs, type RowOf, rowReader } from "../database/statements.ts";
 import {
   type BlockCodec,
   BlockCorrupt,
@@ -30,20 +31,21 @@ export class TableRefused extends Error {
   override readonly name = "TableRefused";
 }
 
-interface Block {
-  host_id: string;
-  queue_id: Uint8Array;
-  first_sequence: string;
-  last_sequence: string;
-  envelopes: number;
-  received_at: string;
-  received: string;
-  xid: string;
-  raw_bytes: number;
-  encoding: number;
-  data: Uint8Array;
-  digest: Uint8Array;
-}
+const blockColumns = {
+  hostId: String,
+  queueId: asIs<Uint8Array>,
+  firstSequence: BigInt,
+  lastSequence: BigInt,
+  envelopes: Number,
+  receivedText: String,
+  receivedAt: BigInt,
+  xid: String,
+  rawBytes: Number,
+  encoding: Number,
+  data: asIs<Uint8Array>,
+  digest: asIs<Uint8Array>,
+};
+type Block = RowOf<typeof blockColumns>;
 
 /** Each may have megabytes. */
 const blocksOfRead = 16;
@@ -111,50 +113,38 @@ const copyInto = async (
     await insert(rows.map((row) => ({ ...row, attributes: JSON.stringify(row.attributes) })));
   }
   await reader`declare blocks no scroll cursor for
-    select host_id, queue_id, first_sequence::text, last_sequence::text, envelopes, received_at::text,
-      (extract(epoch from received_at) * 1e6)::bigint::text as received, xid::text, raw_bytes, encoding, data, digest
+    select host_id, queue_id, first_sequence, last_sequence, envelopes, received_at::text as received_text,
+      (extract(epoch from received_at) * 1e6)::bigint as received_at, xid, raw_bytes, encoding, data, digest
     from ingest_block where ${where}`;
   for (;;) {
-    const blocks = await reader.unsafe<Block[]>(`fetch ${blocksOfRead} from blocks`);
+    const blocks = await reader.unsafe(`fetch ${blocksOfRead} from blocks`);
     if (blocks.length === 0) return copied;
-    for (const block of blocks) await insert(rowsOf(block, codec, onDamaged));
+    for (const block of blocks.map(rowReader(blockColumns)))
+      await insert(rowsOf(block, codec, onDamaged));
   }
 };
 
 const rowsOf = (
-  {
-    host_id,
-    queue_id,
-    received_at,
-    xid,
-    raw_bytes: rawBytes,
-    encoding,
-    data,
-    digest,
-    ...block
-  }: Block,
+  block: Block,
   codec: Pick<BlockCodec, "decompress" | "digest">,
   onDamaged: TelemetryTable["onDamaged"],
 ): object[] => {
-  const place = { hostId: host_id, queueId: queue_id, receivedAt: BigInt(block.received) };
   let envelopes: StoredEnvelope[];
   try {
-    envelopes = readCheckedBlock({ ...place, rawBytes, encoding, data, digest }, codec);
+    envelopes = readCheckedBlock(block, codec);
   } catch (cause) {
     if (onDamaged === undefined || !(cause instanceof BlockCorrupt)) throw cause;
-    const firstSequence = BigInt(block.first_sequence);
-    const lastSequence = BigInt(block.last_sequence);
-    onDamaged({ ...place, firstSequence, lastSequence, envelopes: block.envelopes });
+    onDamaged(block);
     return [];
   }
   return envelopes.map(({ sequence, kind, observedAt, source, attributes, payload }) => ({
-    host_id,
-    queue_id,
+    host_id: block.hostId,
+    queue_id: block.queueId,
     sequence: String(sequence),
     kind,
     source,
-    received_at,
-    xid,
+    received_at: block.receivedText,
+    xid: block.xid,
     payload,
     observed_at: observedAt === null ? null : timestampOf(observedAt),
     attributes: JSON.stringify(attributes),
