@@ -1,7 +1,7 @@
 import type { Core } from "#functions/core.ts";
 import { type ListedTokenRow, listAllTokens } from "#functions/store/enrollment/report.ts";
 import { type FleetRow, findFleetPage } from "#functions/store/fleet/report.ts";
-import { summarizeFleet } from "#functions/store/fleet/summary.ts";
+import { countHosts } from "#functions/store/fleet/summary.ts";
 import {
   type CoreReport,
   type DatabaseFigures,
@@ -30,11 +30,11 @@ export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
       const until = new Date(now + hours * hourMs);
       const select = async (filter: FleetFilter, sort: FleetSort, order: "asc" | "desc") => {
         const page = { sort, order, limit: hostsNamed, after: null };
-        const [{ enrolled }, { rows }] = await Promise.all([
-          summarizeFleet(core.db, rules, filter, columns),
+        const [count, { rows }] = await Promise.all([
+          countHosts(core.db, rules, [filter], columns),
           findFleetPage(core.db, rules, filter, page, { columns }),
         ]);
-        return { rows, counted: { count: enrolled, query: filterToParams(filter).toString() } };
+        return { rows, counted: { count, query: filterToParams(filter).toString() } };
       };
       const [certificates, queues, tokens, cores, figures] = await Promise.all([
         select(expiresBetween(rules.now, until), "certificate_not_after", "asc"),

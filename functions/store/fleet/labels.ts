@@ -3,9 +3,9 @@ import { facetValuesMax } from "#proto/fleet-health/facets.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { and, column } from "./columns/expression.ts";
+import { column } from "./columns/expression.ts";
 import { countBy, type Selection } from "./columns/select-hosts.ts";
-import { exportPredicate, fleetPredicate } from "./predicate.ts";
+import { exportPredicate } from "./predicate.ts";
 import { type FleetRules, hostsOf } from "./rows.ts";
 
 /** The numbers of hosts with each label, the most frequent keys and values first. */
@@ -68,7 +68,7 @@ export const findLabelKeys = async (
   filter: FleetFilter,
   kind: ExportKind,
 ): Promise<LabelKeys> => {
-  const where = and(fleetPredicate(filter, rules), exportPredicate(kind, rules));
+  const where = exportPredicate(filter, rules, kind);
   const hosts = { hosts: hostsOf(rules), where, marked: undefined };
   const { keys, keysOther } = await countLabels(db, hosts);
   return { keys: keys.map(({ key }) => key).toSorted(), hasOthers: keysOther > 0 };

@@ -68,9 +68,13 @@ export const fleetPredicate = (
     }),
   );
 
-/** Returns the predicate of an export. */
-export const exportPredicate = (kind: ExportKind, rules: FleetRules): Expression =>
-  fleetPredicate(exportFilters[kind], rules);
+/** Returns the predicate of a filter and of an export, if any. */
+export const exportPredicate = (
+  filter: FleetFilter,
+  rules: FleetRules,
+  kind: ExportKind | undefined,
+): Expression =>
+  and(fleetPredicate(filter, rules), ...(kind ? [fleetPredicate(exportFilters[kind], rules)] : []));
 
 const positiveOf = new Map(
   filterPartNames.flatMap((name) => {

@@ -22,12 +22,11 @@ import {
 } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, firstRow } from "../database/statements.ts";
-import { always, and, column, type Expression, never, timestampAt } from "./columns/expression.ts";
+import { always, column, type Expression, never, timestampAt } from "./columns/expression.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { firstHosts, markHosts } from "./columns/select-hosts.ts";
 import {
   exportPredicate,
-  fleetPredicate,
   incompleteHoursByHost,
   incompleteHoursOf,
   inventoryOfRow,
@@ -174,7 +173,7 @@ export const findFleetPage = async (
 ): Promise<{ rows: FleetRow[]; next: FleetPosition | null }> => {
   const by = sortKeysOf(rules)[sort];
   const { type, isUnique = false, isComputed = false } = by;
-  const holds = matches(filter, rules, kind);
+  const holds = exportPredicate(filter, rules, kind);
   const marked = by.join ? undefined : await markHosts(db, columns, holds);
   if (marked && !by.join) {
     const sorted = isUnique
@@ -186,7 +185,10 @@ export const findFleetPage = async (
       from unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place) order by place`;
     // The database has just checked the names of the hosts.
     const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
-    return { rows: await selectRows(db, rules, chosen, matches(changing, rules, kind)), next };
+    return {
+      rows: await selectRows(db, rules, chosen, exportPredicate(changing, rules, kind)),
+      next,
+    };
   }
   const direction = order === "asc" ? sql`asc` : sql`desc`;
   // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice for each row.
@@ -202,13 +204,6 @@ export const findFleetPage = async (
   const next = rows.length > limit && last ? { value: last.sort_value, id: last.id } : null;
   return { rows: rows.slice(0, limit), next };
 };
-
-const matches = (
-  filter: FleetFilter,
-  rules: FleetRules,
-  kind: ExportKind | undefined,
-): Expression =>
-  and(fleetPredicate(filter, rules), ...(kind ? [exportPredicate(kind, rules)] : []));
 
 /** Whether a row comes after the position. */
 const isBeyond = (

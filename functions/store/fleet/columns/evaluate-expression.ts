@@ -24,13 +24,16 @@ import {
   or,
 } from "./expression.ts";
 
-/** The values of a column by host: numbers, conditions, numbers beyond 2^53, the places of texts in a list, or texts that all differ. */
+/** The values of a column by host: numbers, some of them of texts, conditions, numbers beyond 2^53, or texts that all differ. */
 export type HostColumn =
-  | { kind: "numbers"; values: Float64Array }
+  | { kind: "numbers"; values: Float64Array; texts?: ReadonlyMap<string, number> | undefined }
   | { kind: "flags"; values: Uint8Array }
   | { kind: "keys"; values: BigInt64Array }
-  | { kind: "names"; values: Float64Array; places: ReadonlyMap<string, number> }
   | { kind: "texts"; values: readonly string[] };
+
+/** Returns the numbers of a column's texts, if it has texts. */
+export const textsOf = (column: HostColumn | undefined): ReadonlyMap<string, number> | undefined =>
+  column?.kind === "numbers" ? column.texts : undefined;
 
 /** The hosts that expressions are decided for. Columns may be longer than `count`. */
 export interface ColumnView {
@@ -120,7 +123,8 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
       return compareEach(column.values, operator, right.value, count);
     }
     const values = numbersOf(left);
-    const other = column?.kind === "names" ? placeOf(right, column.places) : numbersOf(right);
+    const texts = textsOf(column);
+    const other = texts ? numberOfText(right, texts) : numbersOf(right);
     const [base, isOpposite] = bases[operator];
     const result = new Uint8Array(count);
     base(result, fill(values), other);
@@ -134,8 +138,7 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
         return numberOf(expression.value);
       case "column": {
         const column = view.column(expression.name);
-        if (column.kind !== "numbers" && column.kind !== "names")
-          throw new Error(`${expression.name} is no number`);
+        if (column.kind !== "numbers") throw new Error(`${expression.name} is no number`);
         return column.values.subarray(0, count);
       }
       case "add":
@@ -280,7 +283,7 @@ const numberOf = (value: Constant) => {
 };
 
 /** No number equals a text that no host has. */
-const placeOf = (expression: Expression, places: ReadonlyMap<string, number>) => {
+const numberOfText = (expression: Expression, texts: ReadonlyMap<string, number>) => {
   if (expression.kind !== "constant") throw new Error("two columns of texts");
-  return places.get(String(expression.value)) ?? Number.NaN;
+  return texts.get(String(expression.value)) ?? Number.NaN;
 };

@@ -173,8 +173,7 @@ export class HostTable implements ResidentHosts {
     const values = this.#read(name);
     if (values instanceof BigInt64Array) return { kind: "keys", values };
     if (values instanceof Uint8Array) return { kind: "flags", values };
-    const names = this.#names.get(name as NameColumn);
-    return names ? { kind: "names", values, places: names.places } : { kind: "numbers", values };
+    return { kind: "numbers", values, texts: this.#names.get(name as NameColumn)?.places };
   }
 
   /** Returns the numbers of a column, which the caller may change. */

@@ -4,7 +4,7 @@ import type { Executor } from "#functions/store/database/database.ts";
 import { timestampOf } from "#kit/clock.ts";
 import { mapValues } from "#kit/map-values.ts";
 import { placesOf } from "./column-loops.ts";
-import { createEvaluator, evaluateSome } from "./evaluate-expression.ts";
+import { createEvaluator, evaluateSome, textsOf } from "./evaluate-expression.ts";
 import { type Expression, type ExpressionOf, textOfTime } from "./expression.ts";
 import type { FleetColumns } from "./fleet-columns.ts";
 import type { ResidentHosts } from "./resident-hosts.ts";
@@ -73,9 +73,8 @@ const markFound = (view: ResidentHosts, column: string, found: readonly string[]
   }
   const known = view.column(column);
   const { values } = known;
-  const wanted = new Set<unknown>(
-    found.map((text) => (known.kind === "names" ? known.places.get(text) : Number(text))),
-  );
+  const texts = textsOf(known);
+  const wanted = new Set<unknown>(found.map((text) => (texts ? texts.get(text) : Number(text))));
   for (let place = 0; place < marks.length; place++)
     if (wanted.has(values[place])) marks[place] = 1;
   return marks;
@@ -269,7 +268,8 @@ const valuesOf = (marked: MarkedHosts, by: Expression): NumberedValues => {
   const known = by.kind === "column" ? marked.view.column(by.name) : undefined;
   if (known?.kind === "keys") return numberKeys(known.values, marked.places);
   const numbers = marked.numbers(by);
-  if (known?.kind === "names") return named(numbers, [...known.places.keys()]);
+  const texts = textsOf(known);
+  if (texts) return named(numbers, [...texts.keys()]);
   let most = -1;
   for (let at = 0; at < numbers.length; at++)
     if ((numbers[at] as number) > most) most = numbers[at] as number;

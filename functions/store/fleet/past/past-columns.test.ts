@@ -18,15 +18,14 @@ import { countFleet } from "../facets.ts";
 import { hostsAt, recordThresholds } from "../history.ts";
 import { findFleetPage } from "../report.ts";
 import { summarizeFleet } from "../summary.ts";
+import { createCheckpoints, findNextCheckpoint } from "./checkpoints.ts";
 import {
   type CheckpointHosts,
-  createCheckpoints,
   decodeCheckpoint,
   decodeLines,
   encodeCheckpoint,
   encodeLines,
-  findNextCheckpoint,
-} from "./checkpoints.ts";
+} from "./encode-checkpoint.ts";
 import { createPastColumns } from "./past-columns.ts";
 import { readChanges, rewindHosts, takeBack } from "./rewind-hosts.ts";
 
