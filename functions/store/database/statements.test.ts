@@ -1,10 +1,11 @@
+import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
 import { bootstrapToken, enrollmentReservation } from "#drizzle/schema/enrollment.ts";
 import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
-import { anyOf, insertRows } from "./statements.ts";
+import { anyOf, asDate, insertRows, orNull, readRows } from "./statements.ts";
 
 const database = await useTestDatabase();
 const { db } = database.connect();
@@ -62,4 +63,20 @@ it("store bytes exactly, and reject a duplicate without a conflict clause", asyn
   const keys = anyOf(enrollmentReservation.spkiSha256, [Uint8Array.of(1), row.spkiSha256]);
   expect(await core.db.select().from(enrollmentReservation).where(keys)).toHaveLength(1);
   await expect(insertRows(core.db, enrollmentReservation, [row])).rejects.toThrow();
+});
+
+it("read rows by their columns, exactly and with nulls", async () => {
+  const at = new Date(1_780_315_200_123);
+  const columns = { hostId: String, last: BigInt, at: Date.parse, seenAt: orNull(asDate) };
+  const read = readRows(
+    db,
+    columns,
+    sql`select host_id, last, at, seen_at from (values
+      ('a', 9007199254740993::bigint, ${at.toISOString()}::timestamptz, null),
+      ('b', -1, to_timestamp(0), ${at.toISOString()}::timestamptz)) read (host_id, last, at, seen_at)`,
+  );
+  await expect(read).resolves.toEqual([
+    { hostId: "a", last: 9007199254740993n, at: at.getTime(), seenAt: null },
+    { hostId: "b", last: -1n, at: 0, seenAt: at },
+  ]);
 });
