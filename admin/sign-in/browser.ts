@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { minuteMs } from "#kit/clock.ts";
 import { signInError } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { clientName, requestToken, type Token } from "./token-endpoint.ts";
+import { clientName, granted, requestToken, type Token } from "./token-endpoint.ts";
 
 const waitMs = 5 * minuteMs;
 /** Completes the path and query of a request to a URL. */
@@ -50,9 +50,7 @@ export const signInByBrowser = async (terminal: Terminal, url: string): Promise<
       code_verifier: codeVerifier,
       redirect_uri: redirectUri,
     };
-    const token = await requestToken(terminal, url, grant);
-    if ("error" in token) throw signInError(token.description);
-    return token.value;
+    return granted(await requestToken(terminal, url, grant));
   } finally {
     listener.close();
   }

@@ -67,22 +67,11 @@ export const postForm = async <Schema extends v.GenericSchema>(
   return refusal.output;
 };
 
-/** Exchanges the token of a workload's platform (RFC 8693). */
-export const exchangeWorkloadToken = (
-  terminal: Pick<Terminal, "fetch" | "signal">,
-  url: string,
-  subjectToken: string,
-): Promise<OAuthAnswer<Token>> =>
-  postForm(
-    terminal,
-    `${url}/v1/operator/token-exchange`,
-    {
-      grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
-      subject_token: subjectToken,
-      subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
-    },
-    Token,
-  );
+/** Returns what an endpoint granted. Throws when it refused. */
+export const granted = <Value>(answer: OAuthAnswer<Value>): Value => {
+  if ("error" in answer) throw signInError(answer.description);
+  return answer.value;
+};
 
 /** Redeems a code for a token. */
 export const requestToken = (
@@ -116,8 +105,7 @@ export const signInByDevice = async (terminal: Terminal, url: string): Promise<T
     { client_id: "svc-admin", client_name: clientName(terminal) },
     Codes,
   );
-  if ("error" in answer) throw signInError(answer.description);
-  const codes = answer.value;
+  const codes = granted(answer);
   err.write(
     `Open ${codes.verification_uri} on any machine and type the code\n\n  ${codes.user_code}\n\n`,
   );
@@ -142,13 +130,16 @@ const refusals = new Map([
   ["expired_token", expired],
 ]);
 
-/** Signs a job in with the OpenID Connect token that its platform wrote to a file. Throws when core does not accept it. */
+/** Signs a job in with the OpenID Connect token that its platform wrote to a file (RFC 8693). Throws when core does not accept it. */
 export const signInWorkload = async (
   terminal: Terminal,
   url: string,
   file: string,
 ): Promise<Token> => {
-  const token = await exchangeWorkloadToken(terminal, url, readTextFile(file));
-  if ("error" in token) throw signInError(token.description);
-  return token.value;
+  const fields = {
+    grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+    subject_token: readTextFile(file),
+    subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
+  };
+  return granted(await postForm(terminal, `${url}/v1/operator/token-exchange`, fields, Token));
 };

@@ -1,62 +1,50 @@
 import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import * as v from "valibot";
+import { WholeNumber } from "#proto/values.ts";
 import { readAt } from "./lines.ts";
-
-/** Where a file was found. It does not change when the file is renamed. */
-interface FileLocation {
-  readonly path: string;
-  /** The file's own directory, in which it is renamed, if `path` leads there through a symbolic link. */
-  readonly directory?: string | undefined;
-  /** The file's modification time when it was found. */
-  readonly foundMs?: number | undefined;
-  /** Rotated copies last modified by then have been read: they have what the file had before it was truncated. */
-  readonly readThroughMs?: number | undefined;
-}
-
-/**
- * How far a file was read. A file is identified by device and inode, and by its first bytes: an inode is reused after its file is
- * deleted, and a truncated file may have grown past the old offset before the next check.
- */
-export interface Position extends FileLocation {
-  /** Everything before this offset is in the queue. */
-  readonly offset: number;
-  readonly head: Head;
-}
-
-/** The SHA-256 of the first bytes that were read. */
-interface Head {
-  readonly bytes: number;
-  readonly sha256: string;
-}
 
 const headBytesMax = 1024;
 
 const Saved = v.object({
   path: v.string(),
+  /** The file's own directory, in which it is renamed, if `path` leads there through a symbolic link. */
   directory: v.optional(v.string()),
+  /** The file's modification time when it was found. */
   foundMs: v.optional(v.number()),
+  /** Rotated copies last modified by then have been read: they have what the file had before it was truncated. */
   readThroughMs: v.optional(v.number()),
-  offset: v.pipe(v.number(), v.integer(), v.minValue(0)),
-  head: v.object({
-    bytes: v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(headBytesMax)),
-    sha256: v.string(),
-  }),
+  /** Everything before this offset is in the queue. */
+  offset: WholeNumber(),
+  /** The SHA-256 of the first bytes that were read. */
+  head: v.object({ bytes: v.pipe(WholeNumber(), v.maxValue(headBytesMax)), sha256: v.string() }),
 });
 const SavedPosition = v.fallback(v.nullable(v.pipe(v.string(), v.parseJson(), Saved)), null);
+
+type Saved = v.InferOutput<typeof Saved>;
+
+/**
+ * How far a file was read. A file is identified by device and inode, and by its first bytes: an inode is reused after its file is
+ * deleted, and a truncated file may have grown past the old offset before the next check.
+ */
+export type Position = { readonly [Name in keyof Saved]: Saved[Name] };
+
+/** Where a file was found. It does not change when the file is renamed. */
+type FileLocation = Omit<Position, "offset" | "head">;
 
 /** Returns the key of a file's checkpoint. */
 export const fileKey = (stat: { dev: number; ino: number }): string => `${stat.dev}:${stat.ino}`;
 
-/** Encodes a position as a checkpoint's value. */
-export const savePosition = ({
+const locationOf = ({ path, directory, foundMs, readThroughMs }: FileLocation): FileLocation => ({
   path,
   directory,
   foundMs,
   readThroughMs,
-  offset,
-  head,
-}: Position): string => JSON.stringify({ path, directory, foundMs, readThroughMs, offset, head });
+});
+
+/** Encodes a position as a checkpoint's value. */
+export const savePosition = ({ offset, head, ...location }: Position): string =>
+  JSON.stringify({ ...locationOf(location), offset, head });
 
 /** Decodes a checkpoint's value; null if it is malformed. */
 export const parsePosition = (value: string): Position | null => v.parse(SavedPosition, value);
@@ -64,25 +52,22 @@ export const parsePosition = (value: string): Position | null => v.parse(SavedPo
 /** Creates the position `offset` in an open file. Reuses the head of `before` if it is complete. */
 export const positionAt = async (
   file: FileHandle,
-  { path, directory, foundMs, readThroughMs }: FileLocation,
+  location: FileLocation,
   offset: number,
   before?: Position,
 ): Promise<Position> => {
   const isComplete = before !== undefined && before.head.bytes === headBytesMax;
   const head = isComplete ? before.head : await readHead(file, Math.min(offset, headBytesMax));
-  return { path, directory, foundMs, readThroughMs, offset, head };
+  return { ...locationOf(location), offset, head };
 };
 
 /** Creates the position `offset` in a file whose first bytes, at least up to the offset, are `chunk`. */
 export const positionIn = (
   chunk: Uint8Array,
-  { path, directory, foundMs, readThroughMs }: FileLocation,
+  location: FileLocation,
   offset: number,
 ): Position => ({
-  path,
-  directory,
-  foundMs,
-  readThroughMs,
+  ...locationOf(location),
   offset,
   head: headOf(chunk.subarray(0, Math.min(offset, headBytesMax))),
 });
@@ -110,10 +95,10 @@ export const hasSameStart = async (one: FileHandle, other: FileHandle): Promise<
 export const isHeadOf = (content: Uint8Array, { head }: Position): boolean =>
   headOf(content.subarray(0, head.bytes)).sha256 === head.sha256;
 
-const readHead = async (file: FileHandle, bytes: number): Promise<Head> =>
+const readHead = async (file: FileHandle, bytes: number) =>
   headOf(await readAt(file, 0, Buffer.allocUnsafe(bytes)));
 
-const headOf = (head: Uint8Array): Head => ({
+const headOf = (head: Uint8Array) => ({
   bytes: head.length,
   sha256: createHash("sha256").update(head).digest("hex"),
 });

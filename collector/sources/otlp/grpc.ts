@@ -6,10 +6,11 @@ import {
   frameGrpcMessages,
   type GrpcMessage,
 } from "#proto/grpc-framing.ts";
-import { type GrpcCode, GrpcError, grpcStatusHeaders, retryInfo } from "#proto/grpc-status.ts";
+import { GrpcError, grpcStatusHeaders, retryInfo } from "#proto/grpc-status.ts";
 import type { Consume } from "./consumer.ts";
-import { type Gunzip, GunzipError } from "./gunzip.ts";
+import type { Gunzip } from "./gunzip.ts";
 import type { CallerCheck, InFlightRequest, InFlightRequests } from "./otlp-source.ts";
+import { tooLarge, tooMuch, unreadReasons } from "./refusals.ts";
 import { encodeResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 
@@ -67,14 +68,6 @@ interface UnaryGrpcOptions {
   onError(error: unknown): void;
 }
 
-/** Why a message does not reach its method, by the code of the response. A client that cancels gets no response. */
-const unreadReasons: Readonly<Partial<Record<GrpcCode, SourceRefusal>>> = {
-  invalid_argument: "malformed",
-  unimplemented: "malformed",
-  resource_exhausted: "too_large",
-  unavailable: "retry",
-};
-
 /** Creates a handler that serves the methods, by their paths, to the streams of an HTTP/2 server. */
 export const createUnaryGrpcHandler =
   (methods: ReadonlyMap<string, UnaryMethod>, options: UnaryGrpcOptions) =>
@@ -107,11 +100,9 @@ export const createUnaryGrpcHandler =
       .then(
         (response) => succeed(stream, response),
         (error: unknown) => {
-          if (!(error instanceof GrpcError)) options.onError(error);
-          refuse(
-            stream,
-            error instanceof GrpcError ? error : new GrpcError("internal", "internal error"),
-          );
+          const isRefusal = error instanceof GrpcError;
+          if (!isRefusal) options.onError(error);
+          refuse(stream, isRefusal ? error : new GrpcError("internal", "internal error"));
         },
       );
   };
@@ -163,9 +154,7 @@ const readMessage = async (
   if (!message.compressed) return message.data;
   if (encoding !== "gzip")
     throw new GrpcError("unimplemented", "the compression must be gzip or none");
-  return await gunzip(message.data).catch((error: unknown) => {
-    throw error instanceof GunzipError ? refusals[error.reason]() : error;
-  });
+  return await gunzip(message.data);
 };
 
 /**
@@ -218,13 +207,3 @@ const receiveMessage = (
   });
 
 const notOneMessage = () => new GrpcError("unimplemented", "the request is not one whole message");
-
-const tooLarge = () => new GrpcError("resource_exhausted", "the message is too large");
-
-const tooMuch = () => new GrpcError("unavailable", "too much is being sent at once");
-
-const refusals: Record<GunzipError["reason"], () => GrpcError> = {
-  malformed: () => new GrpcError("invalid_argument", "the message is not gzip"),
-  too_large: tooLarge,
-  busy: tooMuch,
-};

@@ -1,18 +1,9 @@
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
+import { GrpcError } from "#proto/grpc-status.ts";
+import { tooLarge, tooMuch } from "./refusals.ts";
 
-/** Why nothing was decompressed: the bytes are not gzip, their output is too large, or too many calls wait. */
-export class GunzipError extends Error {
-  readonly reason: "malformed" | "too_large" | "busy";
-
-  constructor(reason: GunzipError["reason"], options?: ErrorOptions) {
-    super(reason, options);
-    this.name = "GunzipError";
-    this.reason = reason;
-  }
-}
-
-/** Decompresses gzip. Throws `GunzipError`. */
+/** Decompresses gzip. Throws `GrpcError` if the bytes are not gzip, their output is too large, or too many calls wait. */
 export type Gunzip = (compressed: Uint8Array) => Promise<Buffer>;
 
 /** Limits of a `Gunzip`. */
@@ -39,7 +30,7 @@ export const createGunzip = ({ bytesMax, waitingBytesMax }: GunzipLimits): Gunzi
       running += 1;
       return;
     }
-    if (waitingBytes + bytes > waitingBytesMax) throw new GunzipError("busy");
+    if (waitingBytes + bytes > waitingBytesMax) throw tooMuch();
     waitingBytes += bytes;
     await new Promise<void>((resolve) => waiting.push(resolve));
     waitingBytes -= bytes;
@@ -57,7 +48,9 @@ export const createGunzip = ({ bytesMax, waitingBytesMax }: GunzipLimits): Gunzi
     } catch (cause) {
       const isTooLarge =
         cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE";
-      throw new GunzipError(isTooLarge ? "too_large" : "malformed", { cause });
+      throw isTooLarge
+        ? tooLarge()
+        : new GrpcError("invalid_argument", "the request is not gzip", { cause });
     } finally {
       releaseSlot();
     }

@@ -2,10 +2,11 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { JsonValue } from "@bufbuild/protobuf";
 import { JsonDepthError, JsonLimitError, jsonLimits, parseForeignJson } from "#kit/foreign-json.ts";
 import type { SourceRefusal } from "#proto/completeness/account.ts";
-import { encodeGrpcStatus, type GrpcCode, grpcCodes } from "#proto/grpc-status.ts";
+import { encodeGrpcStatus, type GrpcCode, GrpcError, grpcCodes } from "#proto/grpc-status.ts";
 import type { Consume } from "./consumer.ts";
-import { type Gunzip, GunzipError } from "./gunzip.ts";
+import type { Gunzip } from "./gunzip.ts";
 import type { CallerCheck, InFlightRequests } from "./otlp-source.ts";
+import { tooLarge, tooMuch, unreadReasons } from "./refusals.ts";
 import { encodeResponse, jsonResponse, type PartialSuccess, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 
@@ -17,15 +18,23 @@ const contentTypes: Record<Encoding, string> = {
   json: "application/json",
 };
 
-/** A rejected request. */
-class HttpRefusal extends Error {
-  readonly status: number;
-  readonly code: GrpcCode;
+/** The status of a refusal by its code. */
+const statuses: Readonly<Partial<Record<GrpcCode, number>>> = {
+  invalid_argument: 400,
+  permission_denied: 403,
+  not_found: 404,
+  unimplemented: 405,
+  resource_exhausted: 413,
+  unavailable: 503,
+};
 
-  constructor(status: number, code: GrpcCode, message: string) {
-    super(message);
+/** A refusal of an argument with a status of its own. */
+class HttpRefusal extends GrpcError {
+  readonly status: 413 | 415;
+
+  constructor(status: HttpRefusal["status"], message: string) {
+    super("invalid_argument", message);
     this.status = status;
-    this.code = code;
   }
 }
 
@@ -40,14 +49,6 @@ interface OtlpHttpOptions {
   onUnread(signal: Signal, reason: SourceRefusal): void;
   onError(error: unknown): void;
 }
-
-/** Why a request does not reach `consume`, by its status. Requests to other paths are not counted. */
-const unreadReasons: Readonly<Record<number, SourceRefusal>> = {
-  400: "malformed",
-  413: "too_large",
-  415: "malformed",
-  503: "retry",
-};
 
 /** Handles OTLP/HTTP: POST of protobuf or JSON, plain or gzip. */
 export const createOtlpHttpHandler =
@@ -66,22 +67,21 @@ export const createOtlpHttpHandler =
           case "dropped":
             return sendResponse(signal, outcome);
           case "too_large":
-            throw new HttpRefusal(413, "invalid_argument", outcome.message);
+            throw new HttpRefusal(413, outcome.message);
           case "invalid":
-            throw new HttpRefusal(400, "invalid_argument", outcome.message);
+            throw new GrpcError("invalid_argument", outcome.message);
           case "unavailable":
             response.setHeader("Retry-After", outcome.retryAfterSeconds);
-            throw new HttpRefusal(503, "unavailable", outcome.message);
+            throw new GrpcError("unavailable", outcome.message);
         }
       })
       .catch((error: unknown) => {
         const refusal =
-          error instanceof HttpRefusal
-            ? error
-            : new HttpRefusal(500, "internal", "the collector failed");
+          error instanceof GrpcError ? error : new GrpcError("internal", "the collector failed");
         if (refusal !== error && !request.destroyed) options.onError(error);
-        if (refusal.status === 405) response.setHeader("Allow", "POST");
-        const { status, code, message } = refusal;
+        const { code, message } = refusal;
+        const status = refusal instanceof HttpRefusal ? refusal.status : (statuses[code] ?? 500);
+        if (status === 405) response.setHeader("Allow", "POST");
         send(status, encodeGrpcStatus(code, message), { code: grpcCodes[code], message });
       });
   };
@@ -94,19 +94,14 @@ const answer = async (
   encoding: Encoding | undefined,
 ) => {
   const refusal = options.checkCaller(request.headers);
-  if (refusal !== undefined) throw new HttpRefusal(403, "permission_denied", refusal);
+  if (refusal !== undefined) throw new GrpcError("permission_denied", refusal);
   const path = request.url?.split("?", 1)[0];
   const signal = signals.find((candidate) => candidate.path === path);
   if (signal === undefined)
-    throw new HttpRefusal(
-      404,
-      "not_found",
-      "no such path; OTLP has /v1/traces, /v1/logs and /v1/metrics",
-    );
-  if (request.method !== "POST")
-    throw new HttpRefusal(405, "unimplemented", "only POST is allowed");
+    throw new GrpcError("not_found", "no such path; OTLP has /v1/traces, /v1/logs and /v1/metrics");
+  if (request.method !== "POST") throw new GrpcError("unimplemented", "only POST is allowed");
   const payload = await readPayload(request, signal, options, encoding).catch((error: unknown) => {
-    const reason = error instanceof HttpRefusal ? unreadReasons[error.status] : undefined;
+    const reason = error instanceof GrpcError ? unreadReasons[error.code] : undefined;
     if (reason !== undefined) options.onUnread(signal, reason);
     throw error;
   });
@@ -131,7 +126,6 @@ const readPayload = async (
   if (encoding === undefined)
     throw new HttpRefusal(
       415,
-      "invalid_argument",
       "the content type must be application/x-protobuf or application/json",
     );
   const body = await decompress(
@@ -147,10 +141,6 @@ const encodingOf = (request: IncomingMessage): Encoding | undefined => {
   if (type === contentTypes.protobuf) return "protobuf";
   return type === contentTypes.json ? "json" : undefined;
 };
-
-const tooLarge = () => new HttpRefusal(413, "resource_exhausted", "the request is too large");
-
-const tooMuch = () => new HttpRefusal(503, "unavailable", "too much is being sent at once");
 
 const readBody = async (
   request: IncomingMessage,
@@ -188,17 +178,8 @@ const decompress = async (
 ): Promise<Uint8Array> => {
   const encoding = header?.trim().toLowerCase();
   if (encoding === undefined || encoding === "identity") return body;
-  if (encoding !== "gzip")
-    throw new HttpRefusal(415, "invalid_argument", "the content encoding must be gzip or none");
-  return await gunzip(body).catch((error: unknown) => {
-    throw error instanceof GunzipError ? refusals[error.reason]() : error;
-  });
-};
-
-const refusals: Record<GunzipError["reason"], () => HttpRefusal> = {
-  malformed: () => new HttpRefusal(400, "invalid_argument", "the body is not gzip"),
-  too_large: tooLarge,
-  busy: tooMuch,
+  if (encoding !== "gzip") throw new HttpRefusal(415, "the content encoding must be gzip or none");
+  return await gunzip(body);
 };
 
 /** Converts an export request in OTLP/JSON to protobuf: ids in hex, unknown members ignored, enums by number or name. */
@@ -210,13 +191,9 @@ const parseJson = async (signal: Signal, body: Uint8Array): Promise<Uint8Array> 
     return requestFromJson(signal, json);
   } catch (error) {
     if (error instanceof JsonLimitError && !(error instanceof JsonDepthError))
-      throw new HttpRefusal(
-        413,
-        "resource_exhausted",
-        `${error.message}: send fewer items at once`,
-      );
+      throw new GrpcError("resource_exhausted", `${error.message}: send fewer items at once`);
     // The parsers' errors have no types of their own, and their messages quote the body.
-    throw new HttpRefusal(400, "invalid_argument", "the body is not an OTLP/JSON export request");
+    throw new GrpcError("invalid_argument", "the body is not an OTLP/JSON export request");
   }
 };
 
