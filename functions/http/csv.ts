@@ -9,8 +9,8 @@ import { type Route, type RouteDefinition, route } from "./route.ts";
 /** The value of a cell; null is an empty cell. */
 type CsvCell = string | number | null;
 
-/** A column of a CSV file: its name in the first record, and its cell for a row. */
-export type CsvColumn<Row> = readonly [name: string, cell: (row: Row) => CsvCell];
+/** The columns of a CSV file: the cell of a row, by the name in the first record. */
+export type CsvColumns<Row> = Readonly<Record<string, (row: Row) => CsvCell>>;
 
 /** Members of a row that fit in a cell: the items of a list are joined by spaces. */
 type Member<Row> = {
@@ -20,14 +20,16 @@ type Member<Row> = {
 /** Returns columns with the names and values of members. */
 export const memberColumns = <Row>(
   ...names: readonly (Member<Row> & keyof Row)[]
-): CsvColumn<Row>[] =>
-  names.map((name) => [
-    name,
-    (row) => {
-      const value = row[name] as CsvCell | readonly string[];
-      return typeof value === "object" && value !== null ? value.join(" ") : value;
-    },
-  ]);
+): CsvColumns<Row> =>
+  Object.fromEntries(
+    names.map((name) => [
+      name,
+      (row: Row) => {
+        const value = row[name] as CsvCell | readonly string[];
+        return typeof value === "object" && value !== null ? value.join(" ") : value;
+      },
+    ]),
+  );
 
 /** Returns one record of RFC 4180 with its line break. Puts `'` before text that a spreadsheet would read as a formula. */
 export const csvRecord = (cells: readonly CsvCell[]): string =>
@@ -50,13 +52,14 @@ const textLength = 16_384;
 
 /** Yields a CSV file: the names of the columns, then the records of each batch. */
 export const csvTexts = async function* <Row>(
-  columns: readonly CsvColumn<Row>[],
+  columns: CsvColumns<Row>,
   batches: AsyncIterable<readonly Row[]>,
 ): AsyncGenerator<string, void, void> {
-  let text = csvRecord(columns.map(([name]) => name));
+  const cells = Object.values(columns);
+  let text = csvRecord(Object.keys(columns));
   for await (const rows of batches) {
     for (const row of rows) {
-      text += csvRecord(columns.map(([, cell]) => cell(row)));
+      text += csvRecord(cells.map((cell) => cell(row)));
       if (text.length < textLength) continue;
       yield text;
       text = "";
@@ -89,7 +92,7 @@ interface CsvFile<Row> {
   asked?: Readonly<Record<string, unknown>>;
   /** Now by default. */
   at?: Date;
-  columns: readonly CsvColumn<Row>[];
+  columns: CsvColumns<Row>;
   batches: AsyncIterable<readonly Row[]>;
 }
 

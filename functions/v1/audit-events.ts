@@ -8,7 +8,7 @@ import {
   type NamedAuditEvent,
 } from "#functions/domain/audit/browse.ts";
 import { auditChainStatus } from "#functions/domain/audit/verify-chain.ts";
-import { type CsvColumn, csvReply, csvTexts, csvType } from "#functions/http/csv.ts";
+import { type CsvColumns, csvReply, csvTexts, csvType } from "#functions/http/csv.ts";
 import { createDownloads, downloadName } from "#functions/http/download.ts";
 import { resource, scope } from "#functions/http/resource.ts";
 import { type Route, route, viewOf } from "#functions/http/route.ts";
@@ -60,26 +60,26 @@ export const auditReports = (core: ReadCore) =>
 
 const targetOf = ({ names, targetId }: NamedAuditEvent) => names.find(({ id }) => id === targetId);
 
-const columns: readonly CsvColumn<NamedAuditEvent>[] = [
-  ["seq", ({ link }) => link?.seq ?? null],
-  ["occurred_at", ({ occurredAt }) => occurredAt.toISOString()],
-  ["action", ({ action }) => action],
-  ["outcome", ({ outcome }) => outcome],
-  ["actor_type", ({ actorType }) => actorType],
-  ["actor", ({ actorDisplay }) => actorDisplay],
-  ["actor_id", ({ actorId }) => actorId],
-  ["target_type", ({ targetType }) => targetType],
-  ["target", (event) => targetOf(event)?.name ?? event.targetId],
-  ["target_detail", (event) => targetOf(event)?.detail ?? null],
-  ["target_id", ({ targetId }) => targetId],
-  ["reason_code", ({ reasonCode }) => reasonCode],
-  ["reason", ({ reason }) => reason],
-  ["remote_addr", ({ remoteAddr }) => remoteAddr],
-  ["request_id", ({ requestId }) => requestId],
-  ["details", ({ details }) => JSON.stringify(details)],
-  ["id", ({ id }) => id],
-  ["hash", ({ link }) => link?.hash.toHex() ?? null],
-];
+const columns: CsvColumns<NamedAuditEvent> = {
+  seq: ({ link }) => link?.seq ?? null,
+  occurred_at: ({ occurredAt }) => occurredAt.toISOString(),
+  action: ({ action }) => action,
+  outcome: ({ outcome }) => outcome,
+  actor_type: ({ actorType }) => actorType,
+  actor: ({ actorDisplay }) => actorDisplay,
+  actor_id: ({ actorId }) => actorId,
+  target_type: ({ targetType }) => targetType,
+  target: (event) => targetOf(event)?.name ?? event.targetId,
+  target_detail: (event) => targetOf(event)?.detail ?? null,
+  target_id: ({ targetId }) => targetId,
+  reason_code: ({ reasonCode }) => reasonCode,
+  reason: ({ reason }) => reason,
+  remote_addr: ({ remoteAddr }) => remoteAddr,
+  request_id: ({ requestId }) => requestId,
+  details: ({ details }) => JSON.stringify(details),
+  id: ({ id }) => id,
+  hash: ({ link }) => link?.hash.toHex() ?? null,
+};
 
 const linesOf = async function* (batches: AsyncIterable<readonly NamedAuditEvent[]>) {
   for await (const events of batches) {

@@ -36,8 +36,8 @@ describe.each(Object.getOwnPropertyNames(Object.prototype))("%s", (name) => {
   });
 
   it("is a label that a host lacks, and a kind whose text is its payload", () => {
-    const [column] = labelColumns({ keys: [name], hasOthers: false });
-    expect(column?.[1]({ labels: {} } as FleetHealthRow)).toBeNull();
+    const [cell] = Object.values(labelColumns({ keys: [name], hasOthers: false }));
+    expect(cell?.({ labels: {} } as FleetHealthRow)).toBeNull();
     const payload = new TextEncoder().encode("a line");
     const envelope = { kind: name, source: "x", attributes: {} };
     expect([

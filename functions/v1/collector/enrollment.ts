@@ -8,7 +8,7 @@ import {
   exportTokens,
   reportEnrollment,
 } from "#functions/domain/enrollment/enrollment-report.ts";
-import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
+import { csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import { resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import type {
@@ -118,7 +118,7 @@ const listedPolicyView = (row: ListedPolicyRow): ListedPolicy =>
 /** Returns the view of a token, without its value or the hash of it. */
 const listedTokenView = viewOf(ListedToken);
 
-const policyColumns = [
+const policyColumns = {
   ...memberColumns<ListedPolicy>(
     "id",
     "name",
@@ -137,10 +137,10 @@ const policyColumns = [
     "max_enrollments",
     "max_enrollments_per_hour",
   ),
-  ...tokenStates.map(
-    (state): CsvColumn<ListedPolicy> => [`tokens_${state}`, ({ tokens }) => tokens[state]],
+  ...Object.fromEntries(
+    tokenStates.map((state) => [`tokens_${state}`, ({ tokens }: ListedPolicy) => tokens[state]]),
   ),
-];
+};
 
 const tokenColumns = memberColumns<ListedToken>(
   "id",

@@ -7,7 +7,7 @@ import {
   reportFleetHours,
   type SettledHour,
 } from "#functions/domain/completeness/report-completeness.ts";
-import { type CsvColumn, csvRoute } from "#functions/http/csv.ts";
+import { type CsvColumns, csvRoute } from "#functions/http/csv.ts";
 import { createCursorSeal, listFields, resource } from "#functions/http/resource.ts";
 import { hourMs as hourLengthMs, rfc3339 } from "#kit/clock.ts";
 import { incompleteStates } from "#proto/completeness/hour-note.ts";
@@ -148,21 +148,21 @@ const shortageText = (shortages: readonly Shortage[], kind: Shortage["kind"]) =>
   return reasons.length > 0 ? reasons.join(" ") : (found[0]?.count ?? "unknown");
 };
 
-const columns: readonly CsvColumn<MatchingHour>[] = [
-  ["hour", ({ hourMs }) => rfc3339(hourMs)],
-  ["identity", ({ host }) => host],
-  ["identity_id", ({ name }) => name?.identityId ?? null],
-  ["device_id", ({ name }) => name?.deviceId ?? null],
-  ["state", ({ state }) => state],
-  ["accepted", ({ note }) => note?.accepted ?? null],
-  ["stored", ({ note }) => note?.stored ?? null],
-  ...shortageKinds.map(
-    (kind): CsvColumn<MatchingHour> => [
+const columns: CsvColumns<MatchingHour> = {
+  hour: ({ hourMs }) => rfc3339(hourMs),
+  identity: ({ host }) => host,
+  identity_id: ({ name }) => name?.identityId ?? null,
+  device_id: ({ name }) => name?.deviceId ?? null,
+  state: ({ state }) => state,
+  accepted: ({ note }) => note?.accepted ?? null,
+  stored: ({ note }) => note?.stored ?? null,
+  ...Object.fromEntries(
+    shortageKinds.map((kind) => [
       kind,
-      ({ note }) => shortageText(note?.shortages ?? [], kind),
-    ],
+      ({ note }: MatchingHour) => shortageText(note?.shortages ?? [], kind),
+    ]),
   ),
-];
+};
 
 /** `GET /v1/collector/completeness/export.csv`: every hour of the list's filter; audited. */
 export const exportCompletenessRoute = (core: ConfiguredCore) =>

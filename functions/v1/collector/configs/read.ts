@@ -8,7 +8,7 @@ import {
   exportConfigs,
   findUnstored,
 } from "#functions/domain/config/config-reports.ts";
-import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
+import { type CsvColumns, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import { IdParams, resource, scope } from "#functions/http/resource.ts";
 import { route, viewOf } from "#functions/http/route.ts";
 import type { AssignmentFilter } from "#functions/store/config/hosts.ts";
@@ -131,7 +131,7 @@ const hostCounts = [
   "undesired",
 ] as const;
 
-const configColumns: readonly CsvColumn<ListedConfig>[] = [
+const configColumns: CsvColumns<ListedConfig> = {
   ...memberColumns<ListedConfig>(
     "id",
     "config_hash",
@@ -141,10 +141,13 @@ const configColumns: readonly CsvColumn<ListedConfig>[] = [
     "created_by",
     "created_by_email",
   ),
-  ...[...hostCounts, "finished_at" as const].map(
-    (figure): CsvColumn<ListedConfig> => [figure, ({ hosts }) => hosts[figure]],
+  ...Object.fromEntries(
+    [...hostCounts, "finished_at" as const].map((figure) => [
+      figure,
+      ({ hosts }: ListedConfig) => hosts[figure],
+    ]),
   ),
-];
+};
 
 const assignmentColumns = memberColumns<ConfigAssignment>(
   "identity_id",

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { ConfiguredCore } from "#functions/core.ts";
 import { exportFleet } from "#functions/domain/fleet/export-fleet.ts";
-import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
+import { type CsvColumns, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import type { LabelKeys } from "#functions/store/fleet/labels.ts";
 import { filterFromQuery, filterQuery, PastTime } from "#proto/fleet-health/filter.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
@@ -18,7 +18,7 @@ const ExportQuery = filterQuery({
   at: v.optional(PastTime),
 });
 
-type ExportColumn = CsvColumn<FleetHealthRow>;
+type ExportColumns = CsvColumns<FleetHealthRow>;
 
 /** Reads a member of a part of the row; null without the part. */
 const memberOf =
@@ -34,12 +34,14 @@ const columnsOfPart = <Part extends keyof FleetHealthRow>(
   part: Part,
   names: readonly (keyof NonNullable<FleetHealthRow[Part]> & string)[],
   prefix = `${part}_`,
-): ExportColumn[] => names.map((name) => [prefix + name, memberOf(part, name)]);
+): ExportColumns => Object.fromEntries(names.map((name) => [prefix + name, memberOf(part, name)]));
 
 /** Returns the columns of the numbers of the queue or the process. */
-const numberColumns = (group: "queue" | "process"): ExportColumn[] =>
-  Object.entries<ReportedNumber>(reportedNumbers[group]).flatMap(
-    ([name, { csv }]): ExportColumn[] => (csv === undefined ? [] : [[csv, memberOf(group, name)]]),
+const numberColumns = (group: "queue" | "process"): ExportColumns =>
+  Object.fromEntries(
+    Object.entries<ReportedNumber>(reportedNumbers[group]).flatMap(([name, { csv }]) =>
+      csv === undefined ? [] : [[csv, memberOf(group, name)]],
+    ),
   );
 
 const hostColumns = memberColumns<FleetHealthRow>(
@@ -52,7 +54,7 @@ const hostColumns = memberColumns<FleetHealthRow>(
   "state",
 );
 
-const lastSeenColumns: readonly ExportColumn[] = [
+const lastSeenColumns: ExportColumns = {
   ...memberColumns<FleetHealthRow>(
     "enrolled_at",
     "last_heartbeat_at",
@@ -65,51 +67,51 @@ const lastSeenColumns: readonly ExportColumn[] = [
   ...columnsOfPart("volume", ["day_bytes", "usual_bytes"], ""),
   ...columnsOfPart("hold", ["budget"], "held_by_"),
   ...columnsOfPart("hold", ["until"], "held_"),
-  ["inventory", (row) => row.inventory?.status ?? null],
+  inventory: (row) => row.inventory?.status ?? null,
   ...columnsOfPart("inventory", ["owner"], ""),
-];
+};
 
-const certificateColumns = [
+const certificateColumns = {
   ...columnsOfPart("certificate", ["id", "status", "not_after", "renew_after"]),
   ...columnsOfPart("successor", ["id"]),
-];
+};
 
 const authFailureColumns = columnsOfPart("last_auth_failure", ["at", "reason"]);
 
 /** The columns of the condition for which a row is in the export, even if another one decides its state. */
-const conditionColumns = (condition: FleetCondition): readonly ExportColumn[] => {
+const conditionColumns = (condition: FleetCondition): ExportColumns => {
   const find = (row: FleetHealthRow) => row.conditions.find(({ state }) => state === condition);
-  return [
-    ["since", (row) => find(row)?.since ?? null],
-    ["evidence", (row) => find(row)?.evidence ?? null],
-  ];
+  return {
+    since: (row) => find(row)?.since ?? null,
+    evidence: (row) => find(row)?.evidence ?? null,
+  };
 };
 
 /** The columns of each export, in their order. */
-const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
-  stale: [
+const exportColumns: Record<ExportKind, ExportColumns> = {
+  stale: {
     ...hostColumns,
     ...conditionColumns("stale"),
     ...lastSeenColumns,
     ...certificateColumns,
     ...authFailureColumns,
-  ],
-  queue_risk: [
+  },
+  queue_risk: {
     ...hostColumns,
     ...conditionColumns("queue_at_risk"),
     ...numberColumns("queue"),
     ...columnsOfPart("ingest_gap", ["records_max", "last_at"]),
     ...lastSeenColumns,
-  ],
-  renewal_failures: [
+  },
+  renewal_failures: {
     ...hostColumns,
     ...conditionColumns("renewal_failed"),
     ...columnsOfPart("renewal", ["status", "last_error"]),
     ...certificateColumns,
     ...lastSeenColumns,
     ...authFailureColumns,
-  ],
-  config_drift: [
+  },
+  config_drift: {
     ...hostColumns,
     ...columnsOfPart(
       "config",
@@ -117,19 +119,19 @@ const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
       "",
     ),
     ...lastSeenColumns,
-  ],
+  },
 };
 
 /** Returns a column for each key of labels, and one for the labels of all other keys if there are any. */
-export const labelColumns = ({ keys, hasOthers }: LabelKeys): ExportColumn[] => [
-  ...keys.map(
-    (key): ExportColumn => [
+export const labelColumns = ({ keys, hasOthers }: LabelKeys): ExportColumns => ({
+  ...Object.fromEntries(
+    keys.map((key) => [
       `label.${key}`,
-      ({ labels }) => (Object.hasOwn(labels, key) ? (labels[key] ?? null) : null),
-    ],
+      ({ labels }: FleetHealthRow) => (Object.hasOwn(labels, key) ? (labels[key] ?? null) : null),
+    ]),
   ),
-  ...(hasOthers ? [["other_labels", (row) => otherLabels(row, keys)] satisfies ExportColumn] : []),
-];
+  ...(hasOthers && { other_labels: (row: FleetHealthRow) => otherLabels(row, keys) }),
+});
 
 const otherLabels = ({ labels }: FleetHealthRow, keys: readonly string[]) =>
   Object.entries(labels)
@@ -155,7 +157,7 @@ export const healthExportRoute = (core: ConfiguredCore) =>
         name: `fleet-${kind}`,
         asked,
         at: rules.now,
-        columns: [...exportColumns[kind], ...labelColumns(labels)],
+        columns: { ...exportColumns[kind], ...labelColumns(labels) },
         batches: viewsOf(batches, (row) => healthRowView(row, rules)),
       };
     },

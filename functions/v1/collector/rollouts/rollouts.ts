@@ -13,7 +13,7 @@ import type { TargetFilter } from "#functions/store/rollout/rollouts.ts";
 import {
   Rollout,
   RolloutList,
-  type RolloutTarget,
+  RolloutTarget,
   RolloutTargetPage,
   wavesMax,
 } from "#proto/rollout/rollout.ts";
@@ -131,22 +131,7 @@ const targetFilterOf = (
   { wave, status: statuses }: v.InferOutput<v.ObjectSchema<typeof targetFilterFields, undefined>>,
 ): TargetFilter => ({ rolloutId, wave, statuses });
 
-const columns = memberColumns<RolloutTarget>(
-  "identity_id",
-  "identity",
-  "device_id",
-  "wave",
-  "status",
-  "reason",
-  "previous_config_id",
-  "assigned_at",
-  "applied_at",
-  "failed_at",
-  "condition",
-  "condition_began_at",
-  "detail",
-  "reverted_at",
-);
+const columns = memberColumns<RolloutTarget>(...v.keyof(RolloutTarget).options);
 
 /** `GET /v1/collector/rollouts/{id}/targets/export.csv`: every host of a rollout under the list's filter; audited. */
 export const exportRolloutTargetsRoute = (core: ConfiguredCore) =>
