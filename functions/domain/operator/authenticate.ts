@@ -13,6 +13,7 @@ import { type Clock, possibleTimes } from "#kit/clock.ts";
 import { verifyJwt } from "#kit/jwt.ts";
 import { bridgeAudience, webSessionId, webSubject } from "#proto/operator/bridge-token.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
+import { isUuid } from "#proto/values.ts";
 import { workloadScopes } from "./workload-scopes.ts";
 
 /** A person or a workload that calls core, with the scopes that it has at the time of the call. */
@@ -47,7 +48,6 @@ interface Verification {
 
 const leewaySeconds = 60;
 const lifetimeSecondsMax = 3600;
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /**
  * Verifies a bridge token (docs/sign-in.md). Returns a function that finds its operator, with the scopes that the database has at each
@@ -107,7 +107,7 @@ const findWorkloadOperator = async (
   { subject: id, workloadClaims: claims }: BridgeClaims,
   issuers: readonly WorkloadIssuer[],
 ): Promise<Operator> => {
-  const row = uuid.test(id) ? await findWorkload(db, id) : undefined;
+  const row = isUuid(id) ? await findWorkload(db, id) : undefined;
   const scopes = row === undefined ? null : workloadScopes(issuers, { ...row, claims });
   if (row === undefined || scopes === null) throw rejected("no such workload");
   return { kind: "workload", userId: row.id, email: row.subject, scopes };
@@ -115,7 +115,7 @@ const findWorkloadOperator = async (
 
 const findOperator = async (db: Database, claims: BridgeClaims, now: number): Promise<Operator> => {
   const { subject, sessionId, webSessionId, webSessionExpiresAt } = claims;
-  const row = uuid.test(subject) ? await findCaller(db, claims, now) : undefined;
+  const row = isUuid(subject) ? await findCaller(db, claims, now) : undefined;
   if (row === undefined) throw rejected("no such person, or the session has ended");
   if (row.status === "held") throw new Problem("access_held");
   if (row.status !== "active") throw rejected(`the person is ${row.status}`);
@@ -176,7 +176,7 @@ const bridgeClaims = async (
       ? clocksDiffer(clock, new Error("bridge token: iat is in the future"))
       : rejected("iat is in the future");
   if (exp - iat > lifetimeSecondsMax) throw rejected("lives longer than an hour");
-  if (sid !== null && !(typeof sid === "string" && uuid.test(sid)))
+  if (sid !== null && !(typeof sid === "string" && isUuid(sid)))
     throw rejected("sid is not a session id");
   if (webSession !== null && !(typeof webSession === "string" && webSessionId.test(webSession)))
     throw rejected("web_session is not a session id");

@@ -17,10 +17,10 @@ import { uuidv7 } from "#kit/entropy.ts";
 import { lowerAscii } from "#kit/lower-ascii.ts";
 import type { ScimFilter } from "#proto/scim/filter.ts";
 import { ScimGroupInput, ScimMembers, type ScimOperation } from "#proto/scim/resources.ts";
+import { isUuid } from "#proto/values.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { canonicalName, parseScim, refuseReadOnly, targetsOf, unknownPath } from "./parse-scim.ts";
 import { type Pushed, push, roleGroups, type ScimCore } from "./push.ts";
-import { isResourceId } from "./users.ts";
 
 /** Creates a group. Throws 400 `scim_value_invalid`, 409 `scim_value_taken`. */
 export const createGroup = (
@@ -112,7 +112,7 @@ export const deleteGroup = (core: ScimCore, id: string, origin: Origin): Promise
 
 /** Finds a group. Throws 404 `not_found`. */
 export const findGroup = async (db: Executor, id: string): Promise<ScimGroupRow> =>
-  requireFound(isResourceId(id) ? await findScimGroup(db, id) : undefined, "group");
+  requireFound(isUuid(id) ? await findScimGroup(db, id) : undefined, "group");
 
 const applyChange = async (
   tx: Executor,
@@ -140,7 +140,7 @@ const applyChange = async (
 const addMembers = async (tx: Executor, groupId: string, ids: readonly string[]) => {
   if (ids.length === 0) return;
   const unique = [...new Set(ids)];
-  const known = await findScimUserIds(tx, unique.filter(isResourceId));
+  const known = await findScimUserIds(tx, unique.filter(isUuid));
   if (known.length < unique.length)
     throw new Problem("scim_value_invalid", { detail: "A member is no user of core" });
   await insertScimMembers(tx, groupId, unique);

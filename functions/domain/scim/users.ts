@@ -17,14 +17,10 @@ import {
   ScimSyntaxError,
 } from "#proto/scim/filter.ts";
 import { emailsMax, type ScimOperation, ScimUserInput } from "#proto/scim/resources.ts";
+import { isUuid } from "#proto/values.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { canonicalName, parseScim, refuseReadOnly, targetsOf, unknownPath } from "./parse-scim.ts";
 import { push, type ScimCore, subjectOf } from "./push.ts";
-
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
-/** Whether a text is the id of a resource of core. */
-export const isResourceId = (text: string): boolean => uuid.test(text);
 
 /** Creates a user. Throws 400 `scim_value_invalid`, 409 `scim_value_taken`. */
 export const createUser = (core: ScimCore, body: unknown, origin: Origin): Promise<ScimUserRow> => {
@@ -83,7 +79,7 @@ export const deleteUser = (core: ScimCore, id: string, origin: Origin): Promise<
 
 /** Finds a user. Throws 404 `not_found`. */
 export const findUser = async (db: Executor, id: string): Promise<ScimUserRow> =>
-  requireFound(isResourceId(id) ? await findScimUser(db, id) : undefined, "user");
+  requireFound(isUuid(id) ? await findScimUser(db, id) : undefined, "user");
 
 const changeUser = (
   core: ScimCore,
