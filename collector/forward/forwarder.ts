@@ -1,6 +1,5 @@
 import type { ClientHttp2Session } from "node:http2";
-import { isIP } from "node:net";
-import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
+import { connect } from "node:tls";
 import { fullJitterMs } from "#kit/backoff.ts";
 import { type Clock, hourMs, minuteMs } from "#kit/clock.ts";
 import { type Entropy, fraction } from "#kit/entropy.ts";
@@ -8,7 +7,7 @@ import type { Log } from "#kit/log.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import { GrpcError } from "#proto/grpc-status.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
-import { createResumeTls } from "../identity/resume-tls.ts";
+import { createResumeTls, tlsServer } from "../identity/resume-tls.ts";
 import type { Queue } from "../queue/queue.ts";
 import { AccountTimeoutError } from "./account-sender.ts";
 import type { BatchLimits } from "./batch.ts";
@@ -326,7 +325,7 @@ interface ForwarderTls {
   key: string;
   ca: string;
   /** The name that core's certificate must have; the endpoint's host by default. */
-  serverName?: string;
+  serverName?: string | undefined;
 }
 
 const pings = { pingIntervalMs: 20_000, pingTimeoutMs: 10_000 };
@@ -340,11 +339,9 @@ export const createConnector = (
   clock: Pick<Clock, "monotonic" | "sleep">,
 ): ((options: { compress: boolean }) => GrpcConnection) => {
   const authority = `https://${endpoint}`;
-  const createConnection = createResumingConnection(new URL(authority), {
-    ...tls,
-    minVersion: "TLSv1.2",
-    ...(serverName === undefined ? {} : { servername: serverName }),
-  });
+  const settings = { ...tls, ...tlsServer(new URL(authority), serverName), ALPNProtocols: ["h2"] };
+  const resume = createResumeTls();
+  const createConnection = () => resume((session) => connect({ ...settings, ...session }));
   return ({ compress }) =>
     openGrpcConnection({
       authority,
@@ -354,28 +351,6 @@ export const createConnector = (
       clock,
       ...(compress ? { compress: createCompressor("gzip") } : {}),
     });
-};
-
-/** Makes TLS connections to one server that resume the previous session: see `createResumeTls`. */
-const createResumingConnection = (
-  url: URL,
-  options: Pick<ConnectionOptions, "cert" | "key" | "ca" | "minVersion"> & { servername?: string },
-): (() => TLSSocket) => {
-  const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-  const port = Number(url.port || 443);
-  const resume = createResumeTls();
-  const servername = options.servername ?? (isIP(host) === 0 ? host : undefined);
-  return () =>
-    resume((session) =>
-      connect({
-        ...options,
-        host,
-        port,
-        ALPNProtocols: ["h2"],
-        ...(servername === undefined ? {} : { servername }),
-        ...session,
-      }),
-    );
 };
 
 /** Why a stream ended. */

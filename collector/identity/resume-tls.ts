@@ -1,4 +1,20 @@
-import type { TLSSocket } from "node:tls";
+import { isIP } from "node:net";
+import { checkServerIdentity, type PeerCertificate, type TLSSocket } from "node:tls";
+
+/** Returns the options of a connection to a server, whose certificate must have `serverName`, or else the host of its URL. */
+export const tlsServer = (url: URL, serverName: string | undefined) => {
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const name = serverName ?? host;
+  return {
+    host,
+    port: Number(url.port || 443),
+    minVersion: "TLSv1.2" as const,
+    // TLS does not allow an address as server name; the check of the certificate still uses it.
+    ...(isIP(name) === 0 ? { servername: name } : {}),
+    checkServerIdentity: (_host: string, certificate: PeerCertificate) =>
+      checkServerIdentity(name, certificate),
+  };
+};
 
 /** Calls `connect` with the option that resumes a TLS session, if there is one. */
 export type ResumeTls = (connect: (option: { session?: Buffer }) => TLSSocket) => TLSSocket;

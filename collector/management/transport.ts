@@ -5,14 +5,14 @@ import {
   connect as connectHttp2,
   constants,
 } from "node:http2";
-import { connect as connectTcp, isIP, type Socket } from "node:net";
+import { connect as connectTcp, type Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { checkServerIdentity, connect as connectTls, type PeerCertificate } from "node:tls";
+import { connect as connectTls } from "node:tls";
 import { errorCode } from "#kit/describe-error.ts";
 import { jsonLimits } from "#kit/foreign-json.ts";
 import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import type { Credentials } from "../identity/credentials.ts";
-import type { ResumeTls } from "../identity/resume-tls.ts";
+import { type ResumeTls, tlsServer } from "../identity/resume-tls.ts";
 import {
   ManagementError,
   type ManagementFailure,
@@ -177,23 +177,17 @@ const openConnection = (
   options: TransportOptions,
   credentials: PemCredentials | undefined,
 ) => {
-  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const server = tlsServer(url, options.serverName);
   const { promise, resolve, reject } = Promise.withResolvers<"h2" | "http/1.1">();
   if (url.protocol === "http:") {
-    const socket = connectTcp({ host, port: Number(url.port || 80) }, () => resolve("http/1.1"));
+    const address = { host: server.host, port: Number(url.port || 80) };
+    const socket = connectTcp(address, () => resolve("http/1.1"));
     socket.once("error", reject);
     return { socket, protocol: promise };
   }
-  const name = options.serverName ?? host;
   const settings = {
-    host,
-    port: Number(url.port || 443),
-    // TLS does not allow an address as server name; the check of the certificate still uses it.
-    ...(isIP(name) === 0 ? { servername: name } : {}),
-    checkServerIdentity: (_host: string, certificate: PeerCertificate) =>
-      checkServerIdentity(name, certificate),
+    ...server,
     ALPNProtocols: ["h2", "http/1.1"],
-    minVersion: "TLSv1.2" as const,
     rejectUnauthorized: options.isProbe !== true,
     ...(options.caPem === undefined ? {} : { ca: options.caPem }),
     ...(credentials === undefined

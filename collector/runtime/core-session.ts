@@ -366,7 +366,7 @@ export const createSessionForwarder = (
     cert: credentials.certificatePem,
     key: credentials.keyPem,
     ca: ingestCaPem,
-    ...(mtls.serverName === undefined ? {} : { serverName: mtls.serverName }),
+    serverName: mtls.serverName,
   };
   const connect = createConnector(endpoint, tls, env.clock);
   return createForwarder({
