@@ -185,6 +185,7 @@ export const startTestIngest = async (
       uri?: string;
       names?: readonly TestName[];
       subject?: string;
+      notBefore?: Date;
       notAfter?: Date;
     }) {
       const key = await createTestKey();

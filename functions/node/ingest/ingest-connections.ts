@@ -57,6 +57,9 @@ const pingTimeoutMs = 5_000;
 /** Connections of one address that were not admitted and wait for their answer. */
 const refusedOfAddressMax = 100;
 
+/** The bytes that an admitted connection may send before core has read them. */
+const connectionWindowBytes = 4 * 1024 * 1024;
+
 /** A verified client certificate. */
 interface PeerOfConnection {
   caller: CallerCertificate;
@@ -92,7 +95,7 @@ export const createIngestConnections = (needs: ConnectionNeeds) => {
   return {
     open: (socket: TLSSocket, session?: ServerHttp2Session) =>
       openConnection(shared, socket, session),
-    /** Closes those of a fifteenth of the connections that are idle or whose host has vanished; for every second. */
+    /** Call it every second: checks one fifteenth of the connections, and closes those that are idle or whose host has vanished. */
     check() {
       const now = needs.clock.monotonic();
       for (const entry of nextChecked()) entry.check(now);
@@ -133,27 +136,20 @@ const shareAmongConnections = (needs: ConnectionNeeds) => {
   };
 };
 
+type SharedState = ReturnType<typeof shareAmongConnections>;
+
 const openConnection = (
-  shared: ReturnType<typeof shareAmongConnections>,
+  shared: SharedState,
   socket: TLSSocket,
   session: ServerHttp2Session | undefined,
 ): Connection => {
-  const { limits, clock, admission, open, connections, faults } = shared;
+  const { limits, faults } = shared;
   const address = socket.remoteAddress ?? "";
   const { peer, fault, expired } = readPeer(socket, address);
-  if (expired) void admission.recordExpired(expired);
+  if (expired) void shared.admission.recordExpired(expired);
   const identity = peer?.caller.identity;
   const certificateKey = peer?.caller.fingerprintSha256 ?? `address ${addressKey(address)}`;
   const owner = identity?.ok ? `identity ${identity.identity}` : certificateKey;
-  let refusal: Problem | undefined;
-  let rowFault: ProblemCode | undefined;
-  let admitting: Promise<void> | undefined;
-  let release: (() => void) | null = null;
-  let isClosed = false;
-  let waiting = 0;
-  let openCalls = 0;
-  let allCalls = 0;
-  let lastCallAt = clock.monotonic();
 
   const end = (code: number) => {
     if (session === undefined) socket.destroy();
@@ -168,72 +164,154 @@ const openConnection = (
     warn(reason);
     end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   };
-  const refuse = (problem: Problem, reason: string = problem.code) => {
-    refusal = problem;
-    release?.();
-    release = shared.refusedSlots(addressKey(address));
-    warn(reason);
-    if (release === null) end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-    else setTimeout(() => end(constants.NGHTTP2_NO_ERROR), limits.refusedMs).unref();
+  const countFault = (reason: string) => {
+    if (!faults.take(certificateKey)) endCalm(reason);
   };
-  const acquireSlot = (key: string) => {
-    release?.();
-    release = connections(key);
-    if (release !== null) return true;
-    for (const other of open) if (other.owner === owner) other.ping();
-    refuse(new Problem("too_many_connections"));
-    return false;
-  };
-  const admit = async (caller: CallerCertificate) => {
-    // A database that cannot be asked rejects the calls themselves.
-    const found = await admission.check(caller).catch(() => undefined);
-    admitting = undefined;
-    if (isClosed) return;
-    rowFault = found?.fault;
-    if (found?.refuse) return refuse(found.refuse);
-    if (acquireSlot(owner) && session?.destroyed === false)
-      session.setLocalWindowSize(connectionWindowBytes);
-  };
+  const gate = createGate(shared, { session, address, owner, end, warn });
+  const calls = createCallCounter(shared, { session, owner, gate, countFault });
 
   const checkSilence = session && createSilenceCheck(session, socket);
   const entry = {
     owner,
     check(now: number) {
-      if (openCalls > 0 || now - lastCallAt < limits.idleMs) checkSilence?.();
+      if (!calls.isIdle(now)) checkSilence?.();
       else if (session === undefined) socket.destroy();
       else session.close();
     },
     ping: () => session && pingOrDestroy(session, pingTimeoutMs),
   };
-  open.add(entry);
+  shared.open.add(entry);
   (session ?? socket).once("close", () => {
-    isClosed = true;
-    open.delete(entry);
-    release?.();
+    shared.open.delete(entry);
+    gate.close();
   });
   if (peer === null)
-    refuse(fault?.problem ?? new Problem("client_certificate_required"), fault?.reason);
+    gate.refuse(fault?.problem ?? new Problem("client_certificate_required"), fault?.reason);
   else if (faults.tokens(certificateKey) < limits.faultsBurst / 2)
     endCalm("too many resets and rejected calls");
-  else if (acquireSlot(certificateKey)) admitting = admit(peer.caller);
+  else gate.admit(peer.caller);
 
   return {
     peer,
     bindings: {
       peer: { remoteAddress: address, certificate: peer?.der ?? null, listener: "ingest" },
     },
+    rowFault: gate.rowFault,
+    enter: calls.enter,
+    reject() {
+      if (gate.refusal() === undefined) return countFault("too many rejected calls");
+      // After the response has been sent.
+      setImmediate(() => {
+        if (session === undefined) socket.destroySoon();
+        else session.close();
+      });
+    },
+  };
+};
+
+/** Decides on a connection. It has a slot of its certificate until core has checked that one's row, then of its owner, or of its refusal. */
+const createGate = (
+  { limits, admission, open, connections, refusedSlots }: SharedState,
+  {
+    session,
+    address,
+    owner,
+    end,
+    warn,
+  }: {
+    session: ServerHttp2Session | undefined;
+    address: string;
+    owner: string;
+    end(code: number): void;
+    warn(reason: string): void;
+  },
+) => {
+  let refusal: Problem | undefined;
+  let rowFault: ProblemCode | undefined;
+  let admitting: Promise<void> | undefined;
+  let release: (() => void) | null = null;
+  let isClosed = false;
+
+  const refuse = (problem: Problem, reason: string = problem.code) => {
+    refusal = problem;
+    release?.();
+    release = refusedSlots(addressKey(address));
+    warn(reason);
+    if (release === null) end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    else setTimeout(() => end(constants.NGHTTP2_NO_ERROR), limits.refusedMs).unref();
+  };
+  const refuseAtLimit = () => {
+    for (const other of open) if (other.owner === owner) other.ping();
+    refuse(new Problem("too_many_connections"));
+  };
+  /** Releases the slot and acquires one of `key`; returns whether there was one. */
+  const exchangeSlot = (key: string) => {
+    release?.();
+    release = connections(key);
+    return release !== null;
+  };
+  const checkRow = async (caller: CallerCertificate) => {
+    // If the database is unavailable, the calls are rejected instead.
+    const found = await admission.check(caller).catch(() => undefined);
+    admitting = undefined;
+    if (isClosed) return;
+    rowFault = found?.fault;
+    if (found?.refuse) return refuse(found.refuse);
+    if (!exchangeSlot(owner)) return refuseAtLimit();
+    if (session?.destroyed === false) session.setLocalWindowSize(connectionWindowBytes);
+  };
+  return {
+    refuse,
+    admit(caller: CallerCertificate) {
+      if (exchangeSlot(caller.fingerprintSha256)) admitting = checkRow(caller);
+      else refuseAtLimit();
+    },
+    close() {
+      isClosed = true;
+      release?.();
+    },
+    refusal: () => refusal,
     rowFault: () => rowFault,
-    enter() {
+    /** Resolves when it has decided; undefined once it has. */
+    admitting: () => admitting,
+  };
+};
+
+/** Counts the calls of a connection, each with a slot of its owner. Those before the gate's decision wait for it. */
+const createCallCounter = (
+  { limits, clock, calls }: SharedState,
+  {
+    session,
+    owner,
+    gate,
+    countFault,
+  }: {
+    session: ServerHttp2Session | undefined;
+    owner: string;
+    gate: ReturnType<typeof createGate>;
+    countFault(reason: string): void;
+  },
+) => {
+  let waiting = 0;
+  let openCalls = 0;
+  let allCalls = 0;
+  let lastCallAt = clock.monotonic();
+  return {
+    isIdle: (now: number) => openCalls === 0 && now - lastCallAt >= limits.idleMs,
+    enter(): Call | Problem {
       lastCallAt = clock.monotonic();
       if (++allCalls === limits.callsOfConnectionMax) session?.close();
+      const refusal = gate.refusal();
       if (refusal) return refusal;
       let leaveSlot: (() => void) | null = null;
       let isOver = false;
       const acquire = (): Problem | undefined => {
-        if (refusal || isOver) return refusal;
-        leaveSlot = shared.calls(owner);
+        const refusedSince = gate.refusal();
+        if (refusedSince || isOver) return refusedSince;
+        leaveSlot = calls(owner);
         return leaveSlot === null ? tooManyCalls(limits) : undefined;
       };
+      const admitting = gate.admitting();
       let ready: Call["ready"];
       if (admitting === undefined) {
         const rejected = acquire();
@@ -255,22 +333,9 @@ const openConnection = (
           openCalls--;
           lastCallAt = clock.monotonic();
           leaveSlot?.();
-          if (isFault && !faults.take(certificateKey)) {
-            endCalm("too many resets");
-          }
+          if (isFault) countFault("too many resets");
         },
       };
-    },
-    reject() {
-      if (refusal) {
-        // After the response has been sent.
-        setImmediate(() => {
-          if (session === undefined) socket.destroySoon();
-          else session.close();
-        });
-      } else if (!faults.take(certificateKey)) {
-        endCalm("too many rejected calls");
-      }
     },
   };
 };
@@ -280,17 +345,14 @@ const tooManyCalls = ({ callsOfIdentityMax }: CallerLimits): Problem =>
     detail: `an identity may have ${callsOfIdentityMax} open streams`,
   });
 
-/** The bytes that an admitted connection may send before core has read them. */
-const connectionWindowBytes = 4 * 1024 * 1024;
-
 interface PeerRead {
   peer: PeerOfConnection | null;
   fault?: { problem: Problem; reason: string };
   expired?: CallerCertificate;
 }
 
-/** OpenSSL's reasons for a certificate that is out of its dates. */
-const expiredReason = "CERT_HAS_EXPIRED";
+/** OpenSSL's reasons for a certificate outside its dates, which the management routes also answer by `certificate_expired`. */
+const dateReasons = ["CERT_HAS_EXPIRED", "CERT_NOT_YET_VALID"];
 
 const readPeer = (socket: TLSSocket, remoteAddress: string): PeerRead => {
   const certificate = socket.getPeerX509Certificate();
@@ -299,7 +361,7 @@ const readPeer = (socket: TLSSocket, remoteAddress: string): PeerRead => {
   const peer = { der, caller: readCaller(certificate, { der, remoteAddress }) };
   if (socket.authorized) return { peer };
   const reason = String(socket.authorizationError ?? "unknown");
-  if (reason === expiredReason)
+  if (dateReasons.includes(reason))
     return {
       peer: null,
       fault: { problem: new Problem("certificate_expired"), reason },

@@ -106,12 +106,13 @@ describe.each(everyIngestPath)("ingest over gRPC, by grpc-js, on the $path", ({ 
     expect((await forwardAll(nameless, [open(queue)])).error).toMatchObject(refused);
   });
 
-  it("answers a client without a certificate, with one of another CA, or with an expired one, with the reason, and logs it", async () => {
+  it("answers a client without a certificate, with one of another CA, or with one outside its dates, with the reason, and logs it", async () => {
     const queue = newQueue();
     const other = await startTestIngest({ database: test.database });
     const stranger = await other.client({});
     await other.close();
     const expired = await test.client({ notAfter: new Date(Date.now() - 60_000) });
+    const early = await test.client({ notBefore: new Date(Date.now() + 60_000) });
     const refusals = [
       {
         certificate: undefined,
@@ -120,6 +121,7 @@ describe.each(everyIngestPath)("ingest over gRPC, by grpc-js, on the $path", ({ 
       },
       { certificate: stranger, reason: "certificate_unknown", logged: "CERT_SIGNATURE_FAILURE" },
       { certificate: expired, reason: "certificate_expired", logged: "CERT_HAS_EXPIRED" },
+      { certificate: early, reason: "certificate_expired", logged: "CERT_NOT_YET_VALID" },
     ];
     for (const { certificate, reason, logged } of refusals) {
       const refusal = { code: status.UNAUTHENTICATED, reason };
