@@ -50,7 +50,8 @@ export const allowedUses: AllowedUses = [
       "functions/node/database/prepare-database.ts": ["setTimeout"],
       "functions/store/database/database.ts": ["Math.random"],
       "functions/store/database/listen.ts": ["setTimeout"],
-      "functions/store/database/pool/connection-pool.ts": [
+      "functions/store/database/pool/connection-pool.ts": ["performance.now", "setTimeout"],
+      "functions/store/database/pool/pooled-connection.ts": [
         "performance.now",
         "setImmediate",
         "setTimeout",

@@ -1,6 +1,6 @@
 import { type DatabaseTls, splitDatabaseUrl, withoutTlsParameters } from "#kit/database-url.ts";
 import type { DatabaseOptions } from "./database.ts";
-import type { ConnectionOptions } from "./pool/connection-pool.ts";
+import type { ConnectionOptions } from "./pool/pooled-connection.ts";
 
 /** Returns how postgres.js connects to the servers of `options`. */
 export const connectionSettings = ({

@@ -1,7 +1,8 @@
 import type { Fragment, PendingQuery, Row, RowList, Sql } from "postgres";
 import { errorCode } from "#kit/describe-error.ts";
 import { connectionError } from "./connection-error.ts";
-import type { ConnectionPool, PooledConnection } from "./connection-pool.ts";
+import type { ConnectionPool } from "./connection-pool.ts";
+import type { PooledConnection } from "./pooled-connection.ts";
 
 type Objects = readonly object[];
 
