@@ -6,7 +6,7 @@
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { accessSync, constants, openSync, readdirSync, readFileSync, statSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
-import { type Clock, systemClock } from "#kit/clock.ts";
+import { type Clock, callAfter, systemClock } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { SignerCommand } from "../signer/external-command.ts";
 import { SignerFault } from "../signer/signer.ts";
@@ -18,11 +18,11 @@ export interface SignerCommandOptions {
   /** The PATH that it gets. */
   path: string;
   log: { warn(fields: object, message: string): void };
-  /** Limits a run, and the wait for a slot; 30 s. */
+  /** Limits a run, and the wait for a slot; 30 s by default. */
   timeoutMs?: number;
-  /** Measures both; the machine's clock. */
+  /** Measures both; the machine's clock by default. */
   clock?: Pick<Clock, "sleep">;
-  /** 8. */
+  /** Runs at the same time; 8 by default. */
   concurrency?: number;
 }
 
@@ -31,19 +31,21 @@ const stderrBytesMax = 4096;
 
 /** Creates the signer at `command`. Throws `SignerFault` unless it is a regular, executable file that only its owner may write. */
 export const createSignerCommand = (options: SignerCommandOptions): SignerCommand => {
-  const { command, timeoutMs = 30_000, clock = systemClock, concurrency = 8 } = options;
-  const fault = () => executableFault(command);
-  const slots = createSlots(concurrency, timeoutMs, clock);
-  const atStart = fault();
-  if (atStart !== undefined) throw new SignerFault(atStart);
+  const settings = { timeoutMs: 30_000, clock: systemClock, concurrency: 8, ...options };
+  const slots = createQueuedSlots(settings);
+  const fault = () => executableFault(options.command);
+  const checkExecutable = () => {
+    const found = fault();
+    if (found !== undefined) throw new SignerFault(found);
+  };
+  checkExecutable();
   const stdio = createStdio();
   return {
     fault,
     run: (request) =>
       slots(async () => {
-        const now = fault();
-        if (now !== undefined) throw new SignerFault(now);
-        return runOnce(options, stdio, request);
+        checkExecutable();
+        return runOnce(settings, stdio, request);
       }),
   };
 };
@@ -63,21 +65,30 @@ const executableFault = (path: string): string | undefined => {
   }
 };
 
-/** Runs at most `count` at a time; rejects work that acquires no slot within `waitMs`. */
-const createSlots = (count: number, waitMs: number, clock: Pick<Clock, "sleep">) => {
-  const waiting: (() => void)[] = [];
-  let free = count;
+/** Runs at most `concurrency` at a time, the others in their order; rejects work that acquires no slot within `timeoutMs`. */
+const createQueuedSlots = ({
+  concurrency,
+  timeoutMs,
+  clock,
+}: Pick<Required<SignerCommandOptions>, "concurrency" | "timeoutMs" | "clock">) => {
+  const waiting = new Set<() => void>();
+  let free = concurrency;
   const slot = (): Promise<void> =>
     new Promise((resolve, reject) => {
-      const timer = startTimer(clock, waitMs, () => {
-        waiting.splice(waiting.indexOf(start), 1);
-        reject(new SignerFault(`all ${count} signer processes were busy for ${waitMs / 1000} s`));
-      });
       const start = () => {
-        timer.stop();
+        cancel();
+        waiting.delete(start);
         resolve();
       };
-      waiting.push(start);
+      const cancel = callAfter(clock, timeoutMs, () => {
+        if (waiting.delete(start))
+          reject(
+            new SignerFault(
+              `all ${concurrency} signer processes were busy for ${timeoutMs / 1000} s`,
+            ),
+          );
+      });
+      waiting.add(start);
     });
   return async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (free > 0) free -= 1;
@@ -85,21 +96,11 @@ const createSlots = (count: number, waitMs: number, clock: Pick<Clock, "sleep">)
     try {
       return await work();
     } finally {
-      const next = waiting.shift();
+      const [next] = waiting;
       if (next === undefined) free += 1;
       else next();
     }
   };
-};
-
-const startTimer = (
-  clock: Pick<Clock, "sleep">,
-  ms: number,
-  fire: () => void,
-): { stop(): void } => {
-  const stopped = new AbortController();
-  clock.sleep(ms, stopped.signal).then(fire, () => undefined);
-  return { stop: () => stopped.abort() };
 };
 
 type SignerProcess = ChildProcessByStdio<Writable, Readable, Readable>;
@@ -145,12 +146,11 @@ const isInherited = (descriptor: number): boolean => {
 };
 
 const runOnce = (
-  options: SignerCommandOptions,
+  { command, path, log, timeoutMs, clock }: Required<SignerCommandOptions>,
   stdio: Stdio,
   request: string,
-): Promise<Uint8Array> => {
-  const { command, path, log, timeoutMs = 30_000, clock = systemClock } = options;
-  return new Promise((resolve, reject) => {
+): Promise<Uint8Array> =>
+  new Promise((resolve, reject) => {
     // `detached` makes it the leader of a process group.
     const child = spawn(command, [], {
       cwd: "/",
@@ -166,7 +166,7 @@ const runOnce = (
     const settle = (fault: SignerFault | undefined) => {
       if (settled) return;
       settled = true;
-      timer.stop();
+      cancelTimeout();
       // Once it has exited, its group has been killed, and its process id may belong to another.
       if (child.exitCode === null && child.signalCode === null) killGroup(child);
       for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
@@ -176,7 +176,7 @@ const runOnce = (
       if (fault === undefined) resolve(Buffer.concat(stdout));
       else reject(fault);
     };
-    const timer = startTimer(clock, timeoutMs, () =>
+    const cancelTimeout = callAfter(clock, timeoutMs, () =>
       settle(new SignerFault(`the signer command took longer than ${timeoutMs / 1000} s`)),
     );
     child.stdout.on("data", (chunk: Buffer) => {
@@ -201,7 +201,6 @@ const runOnce = (
     child.stdin.on("error", () => undefined);
     child.stdin.end(request);
   });
-};
 
 /** Reads a stream to its end; the returned function gives its first `bytesMax` bytes as text. */
 const keepHead = (stream: Readable, bytesMax: number): (() => string) => {
