@@ -3,9 +3,9 @@ import { readdir, readFile } from "node:fs/promises";
 import packageJson from "#package.json" with { type: "json" };
 import type { SchemaFiles, SqlFile } from "../store/database/migrate.ts";
 
-/** The digests of all migrations that were ever on main (`drizzle/migrations/history.json`); each member only grows. */
+/** The digests of all migrations that were ever on main (`drizzle/migrations/history.json`); `verify` rejects a change that removes one. */
 export interface SchemaHistory {
-  /** Texts of 0000_baseline before it was frozen, by digest: the commit that wrote them. */
+  /** The commits that wrote earlier texts of 0000_baseline, by the digest of the text. */
   earlier_baselines: Readonly<Record<string, string>>;
   /** Digests of the migrations, by name. */
   migrations: Readonly<Record<string, string>>;
@@ -15,10 +15,7 @@ export interface SchemaHistory {
 
 const drizzleFolder = new URL("../../drizzle/", import.meta.url);
 
-/**
- * Reads the migrations in the order of drizzle-kit's journal, the upgrades from earlier texts of the first one, and the definitions of
- * `drizzle/sql/` in the order of their names.
- */
+/** Reads the schema from `drizzle/`: migrations in the order of drizzle-kit's journal, definitions in that of their names. */
 export const readMigrations = async (folder: URL = drizzleFolder): Promise<SchemaFiles> => {
   const migrations = new URL("migrations/", folder);
   const journal = await readJson<{ entries: { tag: string }[] }>(
@@ -40,7 +37,7 @@ export const readMigrations = async (folder: URL = drizzleFolder): Promise<Schem
     definitionsRevision: history.definitions.length,
     version: packageJson.version,
     recompute: "fleet_host_recompute",
-    // Cores of 0.2.0 copy rows, into the second.
+    // Cores from 0.3.0 on lock the first one first. Those of 0.2.0 copy rows into the second.
     lockedFirst: ["ingest_block", "ingest_envelope"],
   };
 };
