@@ -22,7 +22,7 @@ export interface FleetCounts {
   heartbeatNever: number;
   /** By index in `heartbeatAgeBounds`. */
   heartbeatAges: readonly number[];
-  /** Expired, by day from now, and later. */
+  /** `[expired, in the first day from now, …, in the last, later]`. */
   expiries: readonly number[];
 }
 
@@ -39,30 +39,35 @@ export const countFleet = async (
   const where = fleetPredicate(filter, rules);
   const marked = await markHosts(db, columns, where);
   const hosts = { hosts: hostsOf(rules), where, marked };
-  const exports = mapValues(exportFilters, (own) => fleetPredicate(own, rules));
+  const exports = mapValues(exportFilters, (exported) => fleetPredicate(exported, rules));
   const [{ totals, by }, labels] = await Promise.all([
     countBy(db, hosts, dimensionsOf(rules), exports),
     countLabels(db, hosts),
   ]);
   const count = (counts: CountsByValue<ExportKind>, value: string | number) =>
     counts.get(String(value))?.all ?? 0;
-  const { all: total, ...exported } = totals;
+  const { all: total, ...byExport } = totals;
   return {
     total,
-    exports: exported,
+    exports: byExport,
     versions: by.version,
     platforms: by.platform,
     labels,
     drift: driftKinds.map((drift) => ({ drift, count: count(by.drift, drift) })),
     heartbeatNever: count(by.heartbeatAge, neverBucket),
-    heartbeatAges: heartbeatAgeBounds.map((_, bound) => count(by.heartbeatAge, bound)).toReversed(),
-    expiries: Array.from({ length: expiryDays + 2 }, (_, bound) => count(by.expiryDay, bound)),
+    heartbeatAges: heartbeatAgeBounds.map((_, age) => count(by.heartbeatAge, newestBucket - age)),
+    expiries: Array.from({ length: expiryDays + 2 }, (_, day) => count(by.expiryDay, day)),
   };
 };
 
 const neverBucket = -1;
+const newestBucket = heartbeatAgeBounds.length - 1;
 
-/** A bucket is the number of bounds that a time reaches: the bounds are the times at which an age, the oldest first, or a day ends. */
+/**
+ * A bucket is the number of bounds that a time has reached, so times in bucket 0 are the oldest.
+ * - The bounds of heartbeats are the times that lie the ages of `heartbeatAgeBounds` back.
+ * - The bounds of expiries are now and the ends of the days that follow.
+ */
 const dimensionsOf = ({ now }: FleetRules) => {
   const ages = heartbeatAgeBounds.slice(1).toReversed();
   const agesFrom = ages.map((seconds) => now.getTime() - seconds * 1000);
