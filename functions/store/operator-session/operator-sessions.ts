@@ -22,7 +22,7 @@ import {
   paged,
   pageOf,
 } from "../database/statements.ts";
-import { webSessionEnded } from "../operator/operators.ts";
+import { whereWebSessionEnded } from "../operator/operators.ts";
 
 /** A session of a program. */
 type SessionRow = typeof operatorSession.$inferSelect;
@@ -166,7 +166,7 @@ export const listSessions = async (
     .select({
       session: operatorSession,
       email: person.primaryEmail,
-      isWebSessionEnded: sql<boolean>`${webSessionEnded(db)}`,
+      isWebSessionEnded: sql<boolean>`${whereWebSessionEnded(db, operatorSession.webSessionId)}`,
     })
     .from(operatorSession)
     .innerJoin(person, eq(person.userId, operatorSession.userId))

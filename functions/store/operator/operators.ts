@@ -1,7 +1,10 @@
 /** Finds the callers of core: people, directly or by a session, and workloads. */
-import { and, eq, exists, gt, isNull, not } from "drizzle-orm";
+import { and, eq, exists, gt, isNull, not, type SQLWrapper } from "drizzle-orm";
 import { endedWebSession, operatorSession, person, workload } from "#drizzle/schema/operator.ts";
 import type { Executor } from "../database/database.ts";
+
+/** A workload that has exchanged a token. */
+type WorkloadRow = typeof workload.$inferSelect;
 
 /** Finds the person with this user id, of any status. */
 export const findPerson = async (db: Executor, userId: string) => {
@@ -9,11 +12,12 @@ export const findPerson = async (db: Executor, userId: string) => {
   return row;
 };
 
-/** Whether the web session in which the person consented to a program has ended. */
-export const webSessionEnded = (db: Executor) =>
-  exists(
-    db.select().from(endedWebSession).where(eq(endedWebSession.id, operatorSession.webSessionId)),
-  );
+const selectEnded = (db: Executor, webSessionId: string | SQLWrapper) =>
+  db.select().from(endedWebSession).where(eq(endedWebSession.id, webSessionId));
+
+/** Returns the condition that a web session has ended before it expired. */
+export const whereWebSessionEnded = (db: Executor, webSessionId: string | SQLWrapper) =>
+  exists(selectEnded(db, webSessionId));
 
 /** Finds the person of a session that is neither revoked, alone or with its web session, nor expired at `now`; undefined without one. */
 export const findSessionPerson = async (
@@ -30,35 +34,29 @@ export const findSessionPerson = async (
         eq(operatorSession.userId, userId),
         isNull(operatorSession.revokedAt),
         gt(operatorSession.expiresAt, now),
-        not(webSessionEnded(db)),
+        not(whereWebSessionEnded(db, operatorSession.webSessionId)),
       ),
     )
     .limit(1);
   return row?.person;
 };
 
-/** Whether a web session has ended before it expired. */
-export const isWebSessionEnded = async (db: Executor, id: string): Promise<boolean> => {
-  const [row] = await db.select().from(endedWebSession).where(eq(endedWebSession.id, id));
-  return row !== undefined;
-};
+/** Returns whether a web session has ended before it expired. */
+export const isWebSessionEnded = async (db: Executor, id: string): Promise<boolean> =>
+  (await selectEnded(db, id)).length > 0;
 
 /** Finds a person, unless the web session for which web calls has ended. */
 export const findWebSessionPerson = async (
   db: Executor,
   { webSessionId, userId }: { webSessionId: string; userId: string },
 ) => {
-  const ended = db.select().from(endedWebSession).where(eq(endedWebSession.id, webSessionId));
   const [row] = await db
     .select()
     .from(person)
-    .where(and(eq(person.userId, userId), not(exists(ended))))
+    .where(and(eq(person.userId, userId), not(whereWebSessionEnded(db, webSessionId))))
     .limit(1);
   return row;
 };
-
-/** A workload that has exchanged a token. */
-type WorkloadRow = typeof workload.$inferSelect;
 
 /** Inserts a workload, or updates when it was last seen. Returns its row, with the id of its first exchange. */
 export const upsertWorkload = async (db: Executor, row: WorkloadRow): Promise<WorkloadRow> => {
@@ -70,10 +68,11 @@ export const upsertWorkload = async (db: Executor, row: WorkloadRow): Promise<Wo
       set: { lastSeenAt: row.lastSeenAt },
     })
     .returning();
-  return stored ?? row;
+  if (stored === undefined) throw new Error("the upsert of a workload returned no row");
+  return stored;
 };
 
-/** Finds a workload. */
+/** Finds a workload by its id. */
 export const findWorkload = async (db: Executor, id: string): Promise<WorkloadRow | undefined> => {
   const [row] = await db.select().from(workload).where(eq(workload.id, id)).limit(1);
   return row;
