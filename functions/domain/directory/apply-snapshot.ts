@@ -40,95 +40,6 @@ export const scimActor: Actor = { type: "system", id: "scim", display: "SCIM" };
 const peopleMax = 200;
 
 /**
- * Returns the entry of a sync that changed access: people added, and people whose status, scopes or address changed. Returns none without
- * changes, except for the first snapshot.
- */
-export const syncEntry = (
-  domain: string,
-  sync: {
-    snapshot: DirectorySnapshot;
-    changes: DirectoryChanges;
-    missingGroups: readonly string[];
-    isFirst: boolean;
-    /** The request that pushed the change; absent for a sync. */
-    push?: Origin;
-  },
-): AuditEntry[] => {
-  const { snapshot, changes, missingGroups, isFirst, push } = sync;
-  const changed = changes.changed.filter(({ before, after }) => !isSameAccess(before, after));
-  const count = changes.added.length + changed.length;
-  if (count === 0 && !isFirst) return [];
-  // People with most scopes first, before or after the sync; among equals, changed people before new ones.
-  const people = [
-    ...changed.map(({ before, after }) => ({
-      subject: before.subject,
-      user_id: before.userId,
-      from: accessOf(before),
-      to: accessOf(after),
-    })),
-    ...changes.added.map(({ subject, state }) => ({ subject, from: null, to: accessOf(state) })),
-  ]
-    .toSorted((one, other) => scopesOf(other) - scopesOf(one))
-    .slice(0, peopleMax);
-  return [
-    {
-      actor: push ? scimActor : actor,
-      ...(push ? { origin: push } : {}),
-      action: "directory.sync",
-      target: { type: "directory", id: domain },
-      outcome: "success",
-      details: {
-        users: snapshot.users.length,
-        added: changes.added.length,
-        changed: changed.length,
-        held: changes.held,
-        missing_groups: missingGroups,
-        people,
-        people_left_out: count - people.length,
-      },
-    },
-  ];
-};
-
-/** Returns the properties of an entry that list people with their scopes. */
-export const peopleOf = (
-  people: readonly { userId: string; primaryEmail: string; scopes: readonly string[] }[],
-): { people: object[]; people_left_out: number } => ({
-  people: people
-    .slice(0, peopleMax)
-    .map(({ userId, primaryEmail, scopes }) => ({ user_id: userId, email: primaryEmail, scopes })),
-  people_left_out: Math.max(0, people.length - peopleMax),
-});
-
-const isSameAccess = (a: PersonState, b: PersonState) =>
-  a.primaryEmail === b.primaryEmail && a.status === b.status && a.scopes.join() === b.scopes.join();
-
-const accessOf = ({ primaryEmail, status, scopes }: PersonState) => ({
-  email: primaryEmail,
-  status,
-  scopes,
-});
-
-type Scoped = Pick<PersonState, "scopes">;
-
-const scopesOf = ({ from, to }: { from: Scoped | null; to: Scoped }) =>
-  Math.max(from?.scopes.length ?? 0, to.scopes.length);
-
-/** Returns the entry of a snapshot, or a part of one, that was not applied. */
-const refusalEntry = (
-  domain: string,
-  reason: "no_users" | HeldFor,
-  details: Record<string, unknown>,
-): AuditEntry => ({
-  actor,
-  action: "directory.refuse",
-  target: { type: "directory", id: domain },
-  outcome: "failure",
-  reason,
-  details,
-});
-
-/**
  * Applies a snapshot to the people in the database, in one transaction with its audit events. Rejects a snapshot without users, and holds
  * people whom it would remove in a mass (docs/directory.md). `syncsBefore` is the number of syncs that had ended when reading began, so
  * that a slow read never undoes a newer one.
@@ -169,7 +80,7 @@ export const applyDirectorySnapshot = (
       missingGroups,
     });
     await recordAudits(tx, core, [
-      ...syncEntry(directory.domain, {
+      ...syncEntries(directory.domain, {
         snapshot,
         changes,
         missingGroups,
@@ -197,14 +108,14 @@ const recordEmptySnapshot = async (
 ) => {
   await saveDirectorySync(
     tx,
-    endedWithoutSnapshot(core, last, { outcome: "refused", reasonCode: "no_users" }),
+    failedSync(core, last, { outcome: "refused", reasonCode: "no_users" }),
   );
   if (last?.reasonCode === "no_users") return;
   await recordAudits(tx, core, [refusalEntry(core.config.directory.domain, "no_users", {})]);
 };
 
 /** Returns the record of a sync that wrote no snapshot: the previous one stays the newest. */
-const endedWithoutSnapshot = (
+const failedSync = (
   { clock }: Pick<ConfiguredCore, "clock">,
   last: DirectorySync | undefined,
   end: Pick<DirectorySync, "outcome" | "reasonCode">,
@@ -250,7 +161,7 @@ export const writeDirectoryChanges = async (
   );
 };
 
-/** Returns the names of the role groups that a snapshot lacks; only Google's groups have addresses. */
+/** Returns the names of the role groups that a snapshot lacks; the groups of SCIM have no addresses. */
 export const missingGroupsOf = (
   { admins, auditors }: Pick<DirectorySnapshot, "admins" | "auditors">,
   { provider, domain }: Pick<DirectoryConfig, "provider" | "domain">,
@@ -269,8 +180,97 @@ export const recordDirectoryFailure = (
 ): Promise<void> =>
   core.db.transaction(async (tx) => {
     const last = await lockDirectorySync(tx);
-    await saveDirectorySync(
-      tx,
-      endedWithoutSnapshot(core, last, { outcome: "failed", reasonCode }),
-    );
+    await saveDirectorySync(tx, failedSync(core, last, { outcome: "failed", reasonCode }));
   });
+
+/**
+ * Returns the entry of a sync that changed access: people added, and people whose status, scopes or address changed. Returns none without
+ * changes, except for the first snapshot.
+ */
+export const syncEntries = (
+  domain: string,
+  sync: {
+    snapshot: DirectorySnapshot;
+    changes: DirectoryChanges;
+    missingGroups: readonly string[];
+    isFirst: boolean;
+    /** The request that pushed the change; absent for a sync. */
+    push?: Origin;
+  },
+): AuditEntry[] => {
+  const { snapshot, changes, missingGroups, isFirst, push } = sync;
+  const changed = changes.changed.filter(({ before, after }) => !isSameAccess(before, after));
+  const count = changes.added.length + changed.length;
+  if (count === 0 && !isFirst) return [];
+  // People with most scopes first, before or after the sync; among equals, changed people before new ones.
+  const people = [
+    ...changed.map(({ before, after }) => ({
+      subject: before.subject,
+      user_id: before.userId,
+      from: accessOf(before),
+      to: accessOf(after),
+    })),
+    ...changes.added.map(({ subject, state }) => ({ subject, from: null, to: accessOf(state) })),
+  ]
+    .toSorted((one, other) => scopeCountOf(other) - scopeCountOf(one))
+    .slice(0, peopleMax);
+  return [
+    {
+      actor: push ? scimActor : actor,
+      ...(push ? { origin: push } : {}),
+      action: "directory.sync",
+      target: { type: "directory", id: domain },
+      outcome: "success",
+      details: {
+        users: snapshot.users.length,
+        added: changes.added.length,
+        changed: changed.length,
+        held: changes.held,
+        missing_groups: missingGroups,
+        people,
+        people_left_out: count - people.length,
+      },
+    },
+  ];
+};
+
+/** Returns the properties of an entry that list people with their scopes. */
+export const peopleOf = (
+  people: readonly { userId: string; primaryEmail: string; scopes: readonly string[] }[],
+): { people: object[]; people_left_out: number } => ({
+  people: people
+    .slice(0, peopleMax)
+    .map(({ userId, primaryEmail, scopes }) => ({ user_id: userId, email: primaryEmail, scopes })),
+  people_left_out: Math.max(0, people.length - peopleMax),
+});
+
+/** Scopes always have the order in which `rules.ts` lists them. */
+const isSameAccess = (one: PersonState, other: PersonState) =>
+  one.primaryEmail === other.primaryEmail &&
+  one.status === other.status &&
+  one.scopes.join() === other.scopes.join();
+
+const accessOf = ({ primaryEmail, status, scopes }: PersonState) => ({
+  email: primaryEmail,
+  status,
+  scopes,
+});
+
+type Scoped = Pick<PersonState, "scopes">;
+
+const scopeCountOf = ({ from, to }: { from: Scoped | null; to: Scoped }) =>
+  Math.max(from?.scopes.length ?? 0, to.scopes.length);
+
+/** Returns the entry of a snapshot, or a part of one, that was not applied. */
+const refusalEntry = (
+  domain: string,
+  reason: "no_users" | HeldFor,
+  details: Record<string, unknown>,
+): AuditEntry => ({
+  actor,
+  action: "directory.refuse",
+  target: { type: "directory", id: domain },
+  outcome: "failure",
+  reason,
+  details,
+});

@@ -11,7 +11,11 @@ import {
 import { findRoleMembers } from "#functions/store/scim/groups.ts";
 import { findAllScimUsers, findScimUsers, type ScimUserRow } from "#functions/store/scim/users.ts";
 import { type Origin, recordAudits } from "../audit/audit-log.ts";
-import { missingGroupsOf, syncEntry, writeDirectoryChanges } from "../directory/apply-snapshot.ts";
+import {
+  missingGroupsOf,
+  syncEntries,
+  writeDirectoryChanges,
+} from "../directory/apply-snapshot.ts";
 import { decideDirectoryChanges } from "../directory/rules.ts";
 
 /** The parts of core that serve SCIM, and the provider's settings. */
@@ -149,12 +153,12 @@ const applyToPeople = async (
     failures: 0,
     missingGroups,
   });
-  const entry = syncEntry(directory.domain, {
+  const entries = syncEntries(directory.domain, {
     snapshot,
     changes,
     missingGroups,
     isFirst: false,
     push: origin,
   });
-  await recordAudits(tx, core, entry);
+  await recordAudits(tx, core, entries);
 };
