@@ -15,8 +15,8 @@ import {
   type TestClient,
   type TestIngest,
 } from "#tests/support/ingest.ts";
+import { createCertificateRegister } from "../ingest-registers.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
-import { createCertificateRegister } from "../start-ingest.ts";
 import { revocationChannel } from "../store/certificate/identities.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";

@@ -12,12 +12,12 @@ import {
 import { createTestCore, type TestCore } from "#tests/support/core.ts";
 import { connectInTest, openForward } from "#tests/support/grpc-client.ts";
 import { clientOf, ingestPaths, startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
-import { createDatabaseServers } from "../node/database/database-servers.ts";
 import {
   createCertificateRegister,
   createStatusRegister,
   ingestChannels,
-} from "../start-ingest.ts";
+} from "../ingest-registers.ts";
+import { createDatabaseServers } from "../node/database/database-servers.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 

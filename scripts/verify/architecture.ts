@@ -166,6 +166,7 @@ export const parts: readonly Part[] = [
       "functions/server.ts",
       "functions/start-chat.ts",
       "functions/start-ingest.ts",
+      "functions/ingest-registers.ts",
       "functions/commands.ts",
       "functions/command-core.ts",
       "functions/export-program.ts",

@@ -13,8 +13,8 @@ import { createNatsSink } from "#functions/ingest/nats-sink/create-nats-sink.ts"
 import { createQueueOpener, type QueueRegister } from "#functions/ingest/open-queue.ts";
 import type { QueueEventNeeds } from "#functions/ingest/queue-events.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
+import { createAccountRegister } from "#functions/ingest-registers.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
-import { createAccountRegister } from "#functions/start-ingest.ts";
 import type { Clock } from "#kit/clock.ts";
 import { GrpcError, readGrpcStatus } from "#proto/grpc-status.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
