@@ -4,15 +4,22 @@ import { compare, valid } from "semver";
 import { describe, expect, it } from "vitest";
 import { readFleetRules } from "#functions/domain/fleet/rules.ts";
 import { dayAt, saveDays } from "#functions/store/completeness/days.ts";
-import { createFleetColumns } from "#functions/store/fleet/columns/fleet-columns.ts";
+import {
+  createFleetColumns,
+  type FleetColumns,
+} from "#functions/store/fleet/columns/fleet-columns.ts";
+import { loadHosts } from "#functions/store/fleet/columns/resident-hosts.ts";
 import { markHosts } from "#functions/store/fleet/columns/select-hosts.ts";
+import { hostsAt } from "#functions/store/fleet/history.ts";
 import { fleetPredicate } from "#functions/store/fleet/predicate.ts";
+import { type FleetRules, hostsOf } from "#functions/store/fleet/rows.ts";
 import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
 import {
   changeFilter,
   distinctStates,
   type FleetFilter,
   filterPartNames,
+  withoutHistory,
 } from "#proto/fleet-health/filter.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import {
@@ -402,7 +409,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   queueAboveBytes: fc.constantFrom(0, 1_000_000, 2_500_000),
   queueFullWithinSeconds: fc.constantFrom(0, 600, 7_200, 259_200),
 };
-const valuesOf = (part: string) => {
+const allValuesOf = (part: string) => {
   const found =
     values[part.startsWith("not") ? part.charAt(3).toLowerCase() + part.slice(4) : part];
   if (found === undefined) throw new Error(`give values for the part ${part}, and its meaning`);
@@ -411,14 +418,27 @@ const valuesOf = (part: string) => {
 const rules = await readFleetRules(test.core);
 const columns = createFleetColumns({ db: test.db, clock: test.clock, onFailure: console.error });
 await columns.load();
-const found = async (filter: FleetFilter) => {
+/** As hosts are now, seen as a past time. */
+const hostsThen = hostsAt(rules.now);
+const rulesThen = { ...rules, past: hostsThen };
+const tableThen = await loadHosts(test.db, hostsThen);
+const columnsThen = { current: async () => tableThen, load: async () => {} };
+const hasHistory = (filter: FleetFilter) => {
+  const { staleAfterSeconds, forwardingSeconds } = rules.thresholds;
+  const thresholds = {
+    stale_after_seconds: staleAfterSeconds,
+    forwarding_seconds: forwardingSeconds,
+  };
+  return withoutHistory({ filter }, { at: now, thresholds }) === undefined;
+};
+const findInSql = (given: FleetRules) => async (filter: FleetFilter) => {
   const ids = await test.db.execute<{ id: string }>(
-    sql`select identity_id as id from fleet where ${fleetPredicate(filter, rules)} order by 1`,
+    sql`select identity_id as id from ${hostsOf(given)} where ${fleetPredicate(filter, given)} order by 1`,
   );
   return ids.map(({ id }) => id);
 };
-const foundInMemory = async (filter: FleetFilter) => {
-  const marked = await markHosts(test.db, columns, fleetPredicate(filter, rules));
+const findInMemory = (given: FleetRules, columns: FleetColumns) => async (filter: FleetFilter) => {
+  const marked = await markHosts(test.db, columns, fleetPredicate(filter, given));
   return Array.from(marked?.places ?? [], (place) => marked?.view.ids[place] ?? "").sort();
 };
 const expected = (filter: FleetFilter) =>
@@ -428,10 +448,20 @@ const expected = (filter: FleetFilter) =>
     .sort();
 
 describe.each([
-  ["SQL", found],
-  ["core's memory", foundInMemory],
-])("the filter in %s", (_, found) => {
-  it.each(filterPartNames)("finds the hosts that %s means", async (part) => {
+  ["SQL", findInSql(rules), () => true],
+  ["core's memory", findInMemory(rules, columns), () => true],
+  ["SQL of the past", findInSql(rulesThen), hasHistory],
+  ["core's memory of the past", findInMemory(rulesThen, columnsThen), hasHistory],
+])("the filter in %s", (_, found, isKnown) => {
+  const valuesOf = (part: string) =>
+    allValuesOf(part).filter((value) => isKnown(changeFilter({}, { [part]: value })));
+  const parts = filterPartNames.filter((part) =>
+    fc
+      .sample(allValuesOf(part), { numRuns: 20, seed: 1 })
+      .some((value) => isKnown({ [part]: value })),
+  );
+
+  it.each(parts)("finds the hosts that %s means", async (part) => {
     const property = fc.asyncProperty(valuesOf(part), async (value) => {
       const filter = changeFilter({}, { [part]: value });
       expect(await found(filter)).toEqual(expected(filter));
@@ -441,7 +471,7 @@ describe.each([
 
   it("finds the hosts that any parts together mean", async () => {
     const filters = fc
-      .subarray(filterPartNames, { minLength: 2, maxLength: 4 })
+      .subarray(parts, { minLength: 2, maxLength: 4 })
       .chain((parts) => fc.record(Object.fromEntries(parts.map((part) => [part, valuesOf(part)]))));
     const property = fc.asyncProperty(filters, async (filter: FleetFilter) => {
       expect(await found(filter)).toEqual(expected(filter));
@@ -450,7 +480,7 @@ describe.each([
   });
 
   it("is tested with values that find some hosts and not all", async () => {
-    for (const part of filterPartNames.filter((name) => !name.startsWith("not"))) {
+    for (const part of parts.filter((name) => !name.startsWith("not"))) {
       const counts = await Promise.all(
         fc
           .sample(valuesOf(part), { numRuns: 20, seed: 1 })

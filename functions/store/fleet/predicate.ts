@@ -163,7 +163,11 @@ const alternatives: Alternatives = {
     and(hasForwarded, compare("last_envelope_at", "<", time(Date.parse(since)))),
   changedWithinSeconds: (within, rules) => changedWithin(within, rules),
   incompleteWithinSeconds: (within, { now }) =>
-    found("identity_id", hostsIncompleteSince(now.getTime() - within * 1000)),
+    found(
+      "identity_id",
+      sql`select h.identity_id from (${incompleteHoursByHost(now.getTime() - within * 1000)}) d
+        join fleet_host h on h.identity = d.host_id where d.hours > 0`,
+    ),
   // The second condition follows from the first, and can use an index.
   expiresWithinSeconds: (within, { now }) => {
     const until = timestampAt(now, within);
@@ -325,22 +329,9 @@ const firstHour = (sinceMs: number): { day: number; place: number } => {
   return { day, place: (from - day * dayMs) / hourMs + 1 };
 };
 
-const incompleteFrom = (place: SQL): SQL =>
-  sql`length(translate(encode(substring(d.states from ${place}), 'escape'), ${others}::text, ''))`;
-
-/**
- * Selects the ids of hosts with an incomplete hour that begins at a time or later. PostgreSQL finds them by an index, once for the
- * statement.
- */
-const hostsIncompleteSince = (sinceMs: number): SQL => {
-  const { day, place } = firstHour(sinceMs);
-  return sql`select h.identity_id from completeness_day d join fleet_host h on h.identity = d.host_id collate "C"
-    where d.incomplete_hours > 0 and (d.day > ${day}::int
-      or (d.day = ${day}::int and ${incompleteFrom(sql`${place}::int`)} > 0))`;
-};
-
 const incompleteSum = ({ day, place }: { day: number; place: number }): SQL =>
-  sql`sum(${incompleteFrom(sql`case d.day when ${day}::int then ${place}::int else 1 end`)})::int`;
+  sql`sum(length(translate(encode(substring(d.states from case d.day when ${day}::int then ${place}::int else 1 end), 'escape'),
+    ${others}::text, '')))::int`;
 
 /** The number of a host's incomplete hours that begin at a time or later; null if none of its hours is settled. */
 export const incompleteHoursOf = (identity: SQL, sinceMs: number): SQL => {
@@ -348,7 +339,7 @@ export const incompleteHoursOf = (identity: SQL, sinceMs: number): SQL => {
   return sql`(select ${incompleteSum(first)} from completeness_day d where d.host_id = ${identity} and d.day >= ${first.day}::int)`;
 };
 
-/** Selects `host_id` and the number of incomplete hours, as `hours`, of every host that has one. */
+/** Selects `host_id` and the number of incomplete hours, as `hours`, of every host that has one. PostgreSQL finds them by an index. */
 export const incompleteHoursByHost = (sinceMs: number): SQL => {
   const first = firstHour(sinceMs);
   return sql`select d.host_id collate "C" as host_id, ${incompleteSum(first)} as hours from completeness_day d
