@@ -8,7 +8,6 @@ import { appliedSetRoutes } from "./collector/applied-sets.ts";
 import { budgetChanges, budgetReports } from "./collector/budgets.ts";
 import { completenessReports, exportCompletenessRoute } from "./collector/completeness/report.ts";
 import { readStatementRoute } from "./collector/completeness/statement.ts";
-import { rolloutPreviews } from "./collector/configs/preview.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
 import {
   configReports,
@@ -45,10 +44,10 @@ import { readEnvelopesRoute } from "./collector/hosts/envelopes.ts";
 import { certificateRoutes, identityRoutes } from "./collector/identities.ts";
 import { inventoryReports, putInventoryRoute } from "./collector/inventory.ts";
 import { managementRoutes } from "./collector/management.ts";
-import { rolloutCreation } from "./collector/rollouts/create.ts";
 import {
   exportRolloutTargetsRoute,
-  rolloutControls,
+  rolloutChanges,
+  rolloutPreviews,
   rolloutReports,
 } from "./collector/rollouts/rollouts.ts";
 import { setupReports } from "./collector/setup.ts";
@@ -118,8 +117,7 @@ const operatorEntries = (core: Core): readonly Entry[] => [
   hostQueues(core),
   publishConfigRoute(core),
   configRollbacks(core),
-  rolloutCreation(core),
-  rolloutControls(core),
+  rolloutChanges(core),
   watchReports(core),
   watchChanges(core),
   watchActs(core),
