@@ -346,13 +346,11 @@ const Beginning = (props: {
       <p role="alert">No conversation of yours has this address. It may have been deleted.</p>
     </Match>
     <Match when={props.conversation.problem()}>
-      {(problem) => (
-        <LoadFailure
-          title={<p>The conversation could not be loaded.</p>}
-          problem={problem()}
-          onRetry={() => void props.conversation.load()}
-        />
-      )}
+      <LoadFailure
+        title={<p>The conversation could not be loaded.</p>}
+        problem={props.conversation.problem()}
+        onRetry={() => void props.conversation.load()}
+      />
     </Match>
     <Match when={!props.conversation.loaded()}>
       <p class="chat-note page-loading" role="status">

@@ -108,13 +108,11 @@ const ListEnd = (props: { list: ReturnType<typeof createSessionList> }) => {
   return (
     <Switch>
       <Match when={problem()}>
-        {(failed) => (
-          <LoadFailure
-            title={<p>The conversations could not be loaded.</p>}
-            problem={failed()}
-            onRetry={() => void load()}
-          />
-        )}
+        <LoadFailure
+          title={<p>The conversations could not be loaded.</p>}
+          problem={problem()}
+          onRetry={() => void load()}
+        />
       </Match>
       <Match when={loading()}>
         <p class="chat-note page-loading" role="status">

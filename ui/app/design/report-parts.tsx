@@ -112,27 +112,32 @@ export const Freshness = (props: {
 /** Replaces content that could not be loaded: what failed, why, the id of the request, and a button that tries again. */
 export const LoadFailure = (props: {
   title: JSX.Element;
-  problem: ApiProblem;
+  /** Nothing is shown without one. */
+  problem: ApiProblem | undefined;
   onRetry: () => void;
   /** More to do than to try again. */
   children?: JSX.Element;
 }) => (
-  <section class="notice" role="alert">
-    {props.title}
-    <p>
-      {props.problem.message}.
-      <Show when={props.problem.requestId}>
-        {(id) => (
-          <>
-            {" "}
-            Request <code>{id()}</code>
-          </>
-        )}
-      </Show>
-    </p>
-    <Button onClick={() => props.onRetry()}>Try again</Button>
-    {props.children}
-  </section>
+  <Show when={props.problem}>
+    {(problem) => (
+      <section class="notice" role="alert">
+        {props.title}
+        <p>
+          {problem().message}.
+          <Show when={problem().requestId}>
+            {(id) => (
+              <>
+                {" "}
+                Request <code>{id()}</code>
+              </>
+            )}
+          </Show>
+        </p>
+        <Button onClick={() => props.onRetry()}>Try again</Button>
+        {props.children}
+      </section>
+    )}
+  </Show>
 );
 
 /** Reports that a part of the page could not be loaded: an open page outlives an update of the server, which has other files. */

@@ -34,15 +34,11 @@ export const EnrollmentPage = () => {
         when={unknownParameter(location.search)}
         fallback={
           <>
-            <Show when={report.failure()}>
-              {(problem) => (
-                <LoadFailure
-                  title={<h2>The counts could not be loaded</h2>}
-                  problem={problem()}
-                  onRetry={report.refresh}
-                />
-              )}
-            </Show>
+            <LoadFailure
+              title={<h2>The counts could not be loaded</h2>}
+              problem={report.failure()}
+              onRetry={report.refresh}
+            />
             <Section id="tokens" title="Bootstrap tokens">
               <Tokens counts={known()?.tokens} />
             </Section>

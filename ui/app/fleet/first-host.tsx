@@ -35,15 +35,11 @@ export const FirstHost = () => {
   return (
     <section class="notice first-host">
       <h2>No host is enrolled yet</h2>
-      <Show when={report.failure()}>
-        {(problem) => (
-          <LoadFailure
-            title={<h3>The steps could not be loaded</h3>}
-            problem={problem()}
-            onRetry={() => report.refresh()}
-          />
-        )}
-      </Show>
+      <LoadFailure
+        title={<h3>The steps could not be loaded</h3>}
+        problem={report.failure()}
+        onRetry={() => report.refresh()}
+      />
       <Show when={report.answer()?.value}>
         {(known) => (
           <>

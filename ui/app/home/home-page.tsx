@@ -24,15 +24,11 @@ const DirectoryPanel = () => {
   });
   return (
     <Section class="panel" id="home-directory" title="Directory">
-      <Show when={report.failure()}>
-        {(problem) => (
-          <LoadFailure
-            title={<p>The directory status could not be loaded.</p>}
-            problem={problem()}
-            onRetry={report.refresh}
-          />
-        )}
-      </Show>
+      <LoadFailure
+        title={<p>The directory status could not be loaded.</p>}
+        problem={report.failure()}
+        onRetry={report.refresh}
+      />
       <Show when={report.value()}>
         {(status) => (
           <>

@@ -80,13 +80,11 @@ export const SessionGate = (props: { children: JSX.Element }) => {
         </Notice>
       </Match>
       <Match when={problem()}>
-        {(failed) => (
-          <LoadFailure
-            title={<h1>The page could not be loaded</h1>}
-            problem={failed()}
-            onRetry={() => void reloadSession()}
-          />
-        )}
+        <LoadFailure
+          title={<h1>The page could not be loaded</h1>}
+          problem={problem()}
+          onRetry={() => void reloadSession()}
+        />
       </Match>
     </Switch>
   );

@@ -126,13 +126,11 @@ const DrawerBody = (props: { report: LiveReport<FleetHealthDetail> }) => {
         </div>
       </Match>
       <Match when={problem()}>
-        {(failed) => (
-          <LoadFailure
-            title={<p>The details could not be loaded.</p>}
-            problem={failed()}
-            onRetry={props.report.refresh}
-          />
-        )}
+        <LoadFailure
+          title={<p>The details could not be loaded.</p>}
+          problem={problem()}
+          onRetry={props.report.refresh}
+        />
       </Match>
     </Switch>
   );
