@@ -68,7 +68,7 @@ it("reads secrets from files, which win, and rejects an empty or missing one", (
     { WEBAUTH_SECRET_FILE: "/secret" },
     () => "from a file, and also more than 32 bytes\n",
   );
-  expect(config.sessionSecret.reveal()).toBe("from a file, and also more than 32 bytes");
+  expect(config.sessionSecrets.secret.reveal()).toBe("from a file, and also more than 32 bytes");
   expect(faultsOf({ ...complete, IDP_CLIENT_SECRET_FILE: "/secret" })).toEqual({
     IDP_CLIENT_SECRET_FILE: "the file cannot be read",
   });

@@ -156,9 +156,11 @@ const configOf = (values: Values) => {
     origin,
     /** Whether browsers use https: cookies are then `Secure` and prefixed, and HSTS is sent. */
     secure: protocol === "https:",
-    sessionSecret: values.WEBAUTH_SECRET,
-    /** Accepted beside `sessionSecret`, and signs nothing: the previous secret, or the next one. */
-    sessionSecretPrevious: values.WEBAUTH_SECRET_PREVIOUS ?? null,
+    /** `previous` is accepted beside `secret`, and signs nothing: the previous secret, or the next one. */
+    sessionSecrets: {
+      secret: values.WEBAUTH_SECRET,
+      previous: values.WEBAUTH_SECRET_PREVIOUS ?? null,
+    },
     sessionTtlSeconds: values.SESSION_TTL,
     /** Web's OpenID Connect client. */
     identityProvider: {
@@ -202,7 +204,7 @@ const warnOfSecrets = (config: WebConfig, { WEBAUTH_URL: url }: Values): string[
   ...(config.secure || isConfidentialUrl(url)
     ? []
     : ["WEBAUTH_URL is not https: anybody on the network path can take over sessions"]),
-  ...(config.sessionSecret.reveal() === config.authTokenSecret.reveal()
+  ...(config.sessionSecrets.secret.reveal() === config.authTokenSecret.reveal()
     ? ["WEBAUTH_SECRET and SVC_AUTH_TOKEN_SECRET are the same: a leak of one is a leak of both"]
     : []),
 ];

@@ -15,8 +15,7 @@ const secret = "one secret for both, which is the worst case";
 const configOf = (secure: boolean) =>
   ({
     secure,
-    sessionSecret: new Secret(secret),
-    sessionSecretPrevious: null,
+    sessionSecrets: { secret: new Secret(secret), previous: null },
     authTokenSecret: new Secret(secret),
     sessionTtlSeconds: 1800,
   }) as WebConfig;
@@ -51,8 +50,10 @@ describe("a rotation of WEBAUTH_SECRET", () => {
   const replica = (own: string, previous: string | null) =>
     ({
       ...configOf(false),
-      sessionSecret: new Secret(own),
-      sessionSecretPrevious: previous === null ? null : new Secret(previous),
+      sessionSecrets: {
+        secret: new Secret(own),
+        previous: previous === null ? null : new Secret(previous),
+      },
     }) as WebConfig;
   const before = replica(secret, null);
   const prepared = replica(secret, other);

@@ -83,14 +83,17 @@ export const createSessions = ({
   const { secure, sessionTtlSeconds: ttlSeconds } = config;
   const cookieName = secure ? "__Host-svc_session" : "svc_session";
   const cookie = createCookie({ name: cookieName, path: "/", secure, ttlSeconds });
-  const secrets = { secret: config.sessionSecret, previous: config.sessionSecretPrevious };
   const endedIds = new LRUCache<string, true>({ max: endedMax });
   const read = async (cookieHeader: string | undefined): Promise<SessionCookie> => {
     const token = cookie.read(cookieHeader);
     if (token === null) return { kind: "none" };
     try {
       const currentDate = new Date(clock.now());
-      const { payload } = await verifyJwt(token, secrets, { typ: type, audience, currentDate });
+      const { payload } = await verifyJwt(token, config.sessionSecrets, {
+        typ: type,
+        audience,
+        currentDate,
+      });
       const claims = v.parse(Claims, payload);
       const {
         jti: id,
@@ -142,7 +145,7 @@ export const createSessions = ({
           ? {}
           : { replaced: replaced.map((session) => ({ id: session.id, exp: session.expiresAt })) }),
       };
-      const token = await signJwt(claims, type, config.sessionSecret);
+      const token = await signJwt(claims, type, config.sessionSecrets.secret);
       return { cookie: cookie.set(token), session: { id, expiresAt } };
     },
     read,

@@ -124,6 +124,7 @@ export const createReport = <Schema extends v.GenericSchema>({
 }: LiveReportOptions<Schema>): LiveReport<v.InferOutput<Schema>> => {
   type Value = v.InferOutput<Schema>;
   const { api, add } = useShownReports();
+  const wanted = createMemo(path);
   const everyMs = () => (typeof intervalMs === "number" ? intervalMs : intervalMs());
   const [state, setState] = createSignal<ReportState<Value>>(initialReportState);
   const now = createMoment();
@@ -137,7 +138,7 @@ export const createReport = <Schema extends v.GenericSchema>({
   const request = async () => {
     clearTimeout(timer);
     inFlight?.abort();
-    const query = path();
+    const query = wanted();
     if (query === undefined) return;
     const controller = new AbortController();
     inFlight = controller;
@@ -175,7 +176,7 @@ export const createReport = <Schema extends v.GenericSchema>({
     inFlight?.abort();
   });
   // A plain effect would wait until the page around it is rendered.
-  createRenderEffect(on(path, () => void request()));
+  createRenderEffect(on(wanted, () => void request()));
   createEffect(on(paused, schedule, { defer: true }));
   // Timers do not count while the machine sleeps, and a connection from before will not answer.
   const afterSleep = () => {

@@ -35,7 +35,7 @@ export const HostHours = (props: { id: string }) => {
   const navigate = useNavigate();
   const report = createReport({
     schema: HostCompleteness,
-    path: createMemo(() => `/api/core/collector/hosts/${props.id}/completeness`),
+    path: () => `/api/core/collector/hosts/${props.id}/completeness`,
   });
   const hours = () => report.current()?.hours ?? [];
   const chosen = () => new URLSearchParams(location.search).get("hour");

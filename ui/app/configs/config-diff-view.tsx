@@ -11,7 +11,7 @@ import { configName } from "./progress-view.ts";
 export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string }) => {
   const report = createReport({
     schema: ConfigDetail,
-    path: createMemo(() => `/api/core/collector/configs/${encodeURIComponent(props.otherId)}`),
+    path: () => `/api/core/collector/configs/${encodeURIComponent(props.otherId)}`,
     // A published text never changes.
     intervalMs: 600_000,
   });

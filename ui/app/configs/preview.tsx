@@ -26,14 +26,14 @@ export const Preview = (props: { configId: string }) => {
     query() === undefined ? [] : parseQuery(query() ?? "", new Date(coreNow())).faults;
   const report = createReport({
     schema: RolloutPreview,
-    path: createMemo(() => {
+    path: () => {
       const filter = query();
       return filter === undefined || faults().length > 0
         ? undefined
         : withQuery(`/api/core/collector/configs/${encodeURIComponent(props.configId)}/preview`, {
             filter,
           });
-    }),
+    },
   });
   return (
     <Section class="panel" id="preview" title="What would a rollout change?">

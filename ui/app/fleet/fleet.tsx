@@ -138,12 +138,12 @@ const createView = () => {
   };
   const report = createReport({
     schema: FleetHealthReport,
-    path: createMemo(() => reportPath(view())),
+    path: () => reportPath(view()),
     ...options,
   });
   const facets = createReport({
     schema: FleetFacets,
-    path: createMemo(() => aboutPath("facets", view())),
+    path: () => aboutPath("facets", view()),
     ...options,
   });
   const page = createRows(report, times.zone);

@@ -1,4 +1,4 @@
-import { createMemo, Show } from "solid-js";
+import { Show } from "solid-js";
 import { Dynamic } from "solid-js/web";
 import { AuditEventPage } from "#proto/audit-event.ts";
 import type { Drift } from "#proto/fleet-health/vocabulary.ts";
@@ -66,7 +66,7 @@ export const HostEvents = (props: {
   });
   const report = createReport({
     schema: AuditEventPage,
-    path: createMemo(() => eventsPath({ ...filter(), cursor: props.cursor })),
+    path: () => eventsPath({ ...filter(), cursor: props.cursor }),
     intervalMs: 30_000,
   });
   const items = () => report.current()?.items ?? [];

@@ -44,7 +44,7 @@ const Host = (props: { id: string }) => {
   const page = createPage({
     title: (known) => plainText(known?.item.device_id ?? "Host"),
     schema: FleetHealthDetail,
-    path: createMemo(() => `/api/core/collector/health/${props.id}`),
+    path: () => `/api/core/collector/health/${props.id}`,
     intervalMs: 10_000,
   });
   const { report, paused } = page;
@@ -213,7 +213,7 @@ const HostByName = (props: { name: string }) => {
 const Certificates = (props: { id: string }) => {
   const report = createReport({
     schema: CertificatePage,
-    path: createMemo(() => `/api/core/collector/identities/${props.id}/certificates?limit=100`),
+    path: () => `/api/core/collector/identities/${props.id}/certificates?limit=100`,
   });
   const columns = certificateColumns(
     ({ id }) => report.current()?.items.find((other) => other.predecessor_id === id),
@@ -328,7 +328,7 @@ const Answer = (props: { path: string }) => {
   const isAnswered = (): boolean => (report.current()?.state ?? "pending") !== "pending";
   const report = createReport({
     schema: HostDiagView,
-    path: createMemo(() => props.path),
+    path: () => props.path,
     intervalMs: 1_000,
     paused: isAnswered,
     // An answer does not grow old.

@@ -1,5 +1,5 @@
 import { useLocation } from "@solidjs/router";
-import { createMemo, For, Show } from "solid-js";
+import { For, Show } from "solid-js";
 import { AuditEventPage } from "#proto/audit-event.ts";
 import {
   Rollout,
@@ -301,7 +301,7 @@ const Events = (props: { rollout: Rollout }) => {
   const filter = () => ({ target: props.rollout.id });
   const report = createReport({
     schema: AuditEventPage,
-    path: createMemo(() => eventsPath(filter())),
+    path: () => eventsPath(filter()),
     intervalMs: 15_000,
     paused: useUpdates().paused,
   });

@@ -1,4 +1,4 @@
-import { createMemo, For, Show } from "solid-js";
+import { For, Show } from "solid-js";
 import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
 import type { RolloutState, TargetStatus } from "#proto/rollout/vocabulary.ts";
 import { StackedBar } from "../design/bars.tsx";
@@ -113,7 +113,7 @@ export const RolloutsOf = (props: {
   const query = () => ({ [props.of]: props.id });
   const report = createReport({
     schema: RolloutList,
-    path: createMemo(() => withQuery("/api/core/collector/rollouts", { ...query(), limit: 5 })),
+    path: () => withQuery("/api/core/collector/rollouts", { ...query(), limit: 5 }),
     intervalMs: 30_000,
   });
   return (

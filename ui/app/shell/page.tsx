@@ -89,7 +89,7 @@ export const RecordPage = <Schema extends v.GenericSchema<object>>(props: {
   const page = createPage({
     title: (known) => (known ? titleOf(known) : capitalised(noun)),
     schema,
-    path: createMemo(() => `/api/core/collector${allPath}/${encodeURIComponent(route.id)}`),
+    path: () => `/api/core/collector${allPath}/${encodeURIComponent(route.id)}`,
     intervalMs,
   });
   return (

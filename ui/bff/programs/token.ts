@@ -17,11 +17,10 @@ const Claims = v.object({ jti: v.string() });
 
 /** Creates sealed codes, signed with the keys of sessions. */
 export const createSealedCodes = ({ config, clock }: Pick<Web, "config" | "clock">) => {
-  const secrets = { secret: config.sessionSecret, previous: config.sessionSecretPrevious };
   return {
     seal: (code: string, lifetimeSeconds: number): Promise<string> => {
       const exp = Math.floor(clock.now() / 1000) + lifetimeSeconds;
-      return signJwt({ jti: code, aud: audience, exp }, type, config.sessionSecret);
+      return signJwt({ jti: code, aud: audience, exp }, type, config.sessionSecrets.secret);
     },
     /** Returns the code; null for a text that this deployment did not sign, or that expired. */
     open: async (text: string): Promise<string | null> => {
@@ -32,7 +31,7 @@ export const createSealedCodes = ({ config, clock }: Pick<Web, "config" | "clock
           currentDate: new Date(clock.now()),
           requiredClaims: ["exp"],
         };
-        return v.parse(Claims, (await verifyJwt(text, secrets, checks)).payload).jti;
+        return v.parse(Claims, (await verifyJwt(text, config.sessionSecrets, checks)).payload).jti;
       } catch {
         return null;
       }

@@ -10,7 +10,10 @@ const origin = "https://fleet.example";
 const callback = `${origin}/api/auth/callback/idp`;
 const config = {
   secure: true,
-  sessionSecret: new Secret("a-session-secret-of-more-than-32-bytes"),
+  sessionSecrets: {
+    secret: new Secret("a-session-secret-of-more-than-32-bytes"),
+    previous: null,
+  },
 } as WebConfig;
 
 const setUp = () => {

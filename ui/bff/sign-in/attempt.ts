@@ -42,7 +42,6 @@ export const createAttempts = ({
   const { secure } = config;
   const prefix = secure ? "__Secure-svc_sign_in_" : "svc_sign_in_";
   const signaturePrefix = "__Host-svc_sign_in_";
-  const secrets = { secret: config.sessionSecret, previous: config.sessionSecretPrevious };
 
   /** The cookies of one attempt: the token, or on https its body and its signature. */
   const cookiesOf = (id: string): WebCookie[] => [
@@ -72,7 +71,11 @@ export const createAttempts = ({
       const codeVerifier = randomToken(entropy);
       const exp = Math.floor(clock.now() / 1000) + ttlSeconds;
       const claims = { state, nonce, verifier: codeVerifier, return_to: returnTo };
-      const token = await signJwt({ ...claims, aud: audience, exp }, type, config.sessionSecret);
+      const token = await signJwt(
+        { ...claims, aud: audience, exp },
+        type,
+        config.sessionSecrets.secret,
+      );
       const pieces = piecesOf(token);
       const stored = cookiesOf(idOf(state)).map((cookie, index) => cookie.set(pieces[index] ?? ""));
       const ids = idsIn(cookieHeader);
@@ -92,7 +95,7 @@ export const createAttempts = ({
       try {
         const currentDate = new Date(clock.now());
         const checks = { typ: type, audience, currentDate, requiredClaims: ["exp"] };
-        const { payload } = await verifyJwt(pieces.join("."), secrets, checks);
+        const { payload } = await verifyJwt(pieces.join("."), config.sessionSecrets, checks);
         const { state: own, nonce, verifier, return_to } = v.parse(Claims, payload);
         return { state: own, nonce, codeVerifier: verifier, returnTo: return_to };
       } catch {

@@ -71,7 +71,7 @@ describe("signing in", () => {
     const secrets = [
       agent.cookie("svc_session") ?? "",
       web.identityProvider.clientSecret,
-      web.web.config.sessionSecret.reveal(),
+      web.web.config.sessionSecrets.secret.reveal(),
       web.web.config.authTokenSecret.reveal(),
       "code=",
       "eyJ",

@@ -1,5 +1,5 @@
 import * as Dialog from "@kobalte/core/dialog";
-import { createMemo, Match, Show, Switch } from "solid-js";
+import { Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "#proto/fleet-health/report.ts";
 import { createReport, type LiveReport, useUpdates } from "#ui/app/api/live-report.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
@@ -32,7 +32,7 @@ export const RowDrawer = (props: {
 }) => {
   const report = createReport({
     schema: FleetHealthDetail,
-    path: createMemo(() => (props.id === undefined ? undefined : hostPath(props.id, props))),
+    path: () => (props.id === undefined ? undefined : hostPath(props.id, props)),
     intervalMs: () => (props.at === undefined ? detailIntervalMs : pastIntervalMs),
     paused: useUpdates().paused,
     showsAge: true,

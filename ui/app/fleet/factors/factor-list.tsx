@@ -25,7 +25,7 @@ export const FactorList = (props: { view: FleetView }) => {
   const compared = createMemo(() => comparedView(props.view));
   const report = createReport({
     schema: FleetFactors,
-    path: createMemo(() => aboutPath("factors", compared())),
+    path: () => aboutPath("factors", compared()),
     intervalMs,
     showsAge: true,
   });

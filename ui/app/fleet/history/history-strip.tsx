@@ -67,7 +67,7 @@ const createStrip = (props: { view: FleetView }) => {
   const [span, setSpan] = createSignal<TimelineSpan>("24h");
   const report = createReport({
     schema: FleetTimelineView,
-    path: createMemo(() => `/api/core/collector/health/timeline?span=${span()}`),
+    path: () => `/api/core/collector/health/timeline?span=${span()}`,
     intervalMs: refreshMs,
     paused: useUpdates().paused,
     showsAge: true,

@@ -1,4 +1,4 @@
-import { createMemo, Index, Show } from "solid-js";
+import { Index, Show } from "solid-js";
 import { HostVolume, type VolumeKind } from "#proto/fleet-health/volume.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
 import { Sparkline } from "#ui/app/design/bars.tsx";
@@ -14,7 +14,7 @@ export const Volume = (props: { identityId: string }) => {
   const { times } = usePageContext();
   const report = createReport({
     schema: HostVolume,
-    path: createMemo(() => `/api/core/collector/health/${props.identityId}/volume`),
+    path: () => `/api/core/collector/health/${props.identityId}/volume`,
     intervalMs: volumeIntervalMs,
   });
   const volume = () => report.current();
