@@ -4,6 +4,7 @@ import { messageText } from "#proto/chat/session.ts";
 import type { ApiProblem } from "../api/api-client.ts";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { Icon, type ShapeName } from "../design/icon.tsx";
+import { List } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { type ShownPart, shownParts, textPieces } from "./answer-parts.ts";
 import type { ReceiptStatus } from "./check-answers.ts";
@@ -354,15 +355,9 @@ const AnswerFailed = (props: {
 
 /** Questions to start with. */
 export const SuggestedQuestions = (props: { onAsk: (question: string) => void }) => (
-  <ul class="chat-suggestions stack">
-    <For each={suggestions}>
-      {(question) => (
-        <li>
-          <Button onClick={() => props.onAsk(question)}>{question}</Button>
-        </li>
-      )}
-    </For>
-  </ul>
+  <List class="chat-suggestions stack" of={suggestions}>
+    {(question) => <Button onClick={() => props.onAsk(question)}>{question}</Button>}
+  </List>
 );
 
 const suggestions = [

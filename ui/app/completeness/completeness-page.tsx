@@ -1,7 +1,7 @@
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts";
 import { Chips, type RecordColumns, RecordList } from "../design/records.tsx";
-import { Loaded, Notice } from "../design/report-parts.tsx";
+import { List, Loaded, Notice } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { type AddressList, createListPage, PageFrame } from "../shell/page.tsx";
 import { countsText, FleetPicture, HoursStrip } from "./fleet-picture.tsx";
@@ -182,22 +182,20 @@ const runsText = ({ runs }: HostStrip) =>
 const HourTable = (props: { report: FleetCompleteness; hrefOf: HrefOf }) => (
   <details>
     <summary>Figures of each hour</summary>
-    <ul class="hours-list stack gap-1">
-      <For each={props.report.hours.toReversed()}>
-        {(hour) => (
-          <li>
-            <a
-              href={props.hrefOf(
-                hour.from,
-                new Date(Date.parse(hour.from) + 3_600_000).toISOString(),
-              )}
-            >
-              {dayHourText(hour.from)} UTC
-            </a>
-            : {countsText(hour)}
-          </li>
-        )}
-      </For>
-    </ul>
+    <List class="hours-list stack gap-1" of={props.report.hours.toReversed()}>
+      {(hour) => (
+        <>
+          <a
+            href={props.hrefOf(
+              hour.from,
+              new Date(Date.parse(hour.from) + 3_600_000).toISOString(),
+            )}
+          >
+            {dayHourText(hour.from)} UTC
+          </a>
+          : {countsText(hour)}
+        </>
+      )}
+    </List>
   </details>
 );

@@ -3,7 +3,7 @@ import { createMemo, For, Index, Show } from "solid-js";
 import { HostCompleteness, type HostHourView } from "#proto/completeness/report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { Loaded } from "../design/report-parts.tsx";
+import { List, Loaded } from "../design/report-parts.tsx";
 import { createRoving } from "../fleet/charts/roving.ts";
 import { formatCount, formatCountOf, formatDuration } from "../format/format.ts";
 import { Time } from "../shell/page.tsx";
@@ -179,13 +179,9 @@ const HourAccount = (props: { host: string; hour: HostHourView }) => {
         {dayHourText(props.hour.from)} UTC <HourMark state={state()} />
       </h3>
       <p>{hourMarks[state()][1]}</p>
-      <Show when={props.hour.shortages.length > 0}>
-        <ul class="hour-shortages">
-          <For each={props.hour.shortages}>
-            {(shortage) => <li>{sentence(shortageText(shortage))}</li>}
-          </For>
-        </ul>
-      </Show>
+      <List class="hour-shortages" of={props.hour.shortages}>
+        {(shortage) => sentence(shortageText(shortage))}
+      </List>
       <Show
         when={props.hour.figures}
         fallback={
@@ -240,18 +236,15 @@ const HourAccount = (props: { host: string; hour: HostHourView }) => {
               </a>{" "}
               with them, to verify it offline.
             </p>
-            <ul>
-              <For each={props.hour.accounts}>
-                {(account) => (
-                  <li>
-                    <code title={account.queue_id}>{account.queue_id.slice(0, 8)}</code> account{" "}
-                    {account.number}: {rangeText(account)}, received{" "}
-                    <Time at={account.received_at} />
-                    <Show when={account.refused}>{(refused) => <b> refused: {refused()}</b>}</Show>
-                  </li>
-                )}
-              </For>
-            </ul>
+            <List of={props.hour.accounts}>
+              {(account) => (
+                <>
+                  <code title={account.queue_id}>{account.queue_id.slice(0, 8)}</code> account{" "}
+                  {account.number}: {rangeText(account)}, received <Time at={account.received_at} />
+                  <Show when={account.refused}>{(refused) => <b> refused: {refused()}</b>}</Show>
+                </>
+              )}
+            </List>
           </>
         )}
       </Show>

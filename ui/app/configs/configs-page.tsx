@@ -1,5 +1,5 @@
 import { useNavigate } from "@solidjs/router";
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import {
   ConfigList as ConfigRows,
   type ListedConfig,
@@ -9,7 +9,7 @@ import { createReport, useUpdates } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordLink, RecordList } from "../design/records.tsx";
-import { Loaded, Notice, OldNotice, Section } from "../design/report-parts.tsx";
+import { List, Loaded, Notice, OldNotice, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { capitalised, createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
@@ -143,18 +143,14 @@ const Unstored = () => {
                 The {formatCount(known().items.length)} with the most hosts:
               </Show>
             </p>
-            <ul>
-              <For each={known().items}>
-                {(item) => (
-                  <li>
-                    <a href={runningPath(item.config_hash)}>
-                      {formatCountOf(item.running, "host")}
-                    </a>{" "}
-                    <code title={item.config_hash}>{item.config_hash.slice(0, 12)}</code>
-                  </li>
-                )}
-              </For>
-            </ul>
+            <List of={known().items}>
+              {(item) => (
+                <>
+                  <a href={runningPath(item.config_hash)}>{formatCountOf(item.running, "host")}</a>{" "}
+                  <code title={item.config_hash}>{item.config_hash.slice(0, 12)}</code>
+                </>
+              )}
+            </List>
           </Show>
         )}
       </Loaded>

@@ -7,7 +7,7 @@ import { deviceOf } from "../audit/event-view.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { CopyButton } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
-import { Loaded, OldNotice, Section } from "../design/report-parts.tsx";
+import { List, Loaded, OldNotice, Section } from "../design/report-parts.tsx";
 import { defaultView, viewPath } from "../fleet/view/view-state.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { targetReasonWords } from "../rollouts/rollout-view.ts";
@@ -82,16 +82,14 @@ const Result = (props: PreviewProps) => {
       <Warnings preview={props.preview} />
       <Show when={props.preview.from.length > 0}>
         <h3>What they have now</h3>
-        <ul class="stack">
-          <For each={props.preview.from}>
-            {(before) => (
-              <li>
-                {formatCountOf(before.hosts, "host")}:{" "}
-                <Before preview={props.preview} before={before} />
-              </li>
-            )}
-          </For>
-        </ul>
+        <List class="stack" of={props.preview.from}>
+          {(before) => (
+            <>
+              {formatCountOf(before.hosts, "host")}:{" "}
+              <Before preview={props.preview} before={before} />
+            </>
+          )}
+        </List>
       </Show>
       <Skipped preview={props.preview} />
       <Show when={props.preview.will_change > 0}>
@@ -162,16 +160,14 @@ const Warnings = (props: PreviewProps) => (
     </Show>
     <Show when={props.preview.unparsable.length > 0}>
       <Warning>These versions have rejected the config:</Warning>
-      <ul>
-        <For each={props.preview.unparsable}>
-          {({ version, hosts, errors }) => (
-            <li>
-              <code>{plainText(version)}</code>, {formatCountOf(hosts, "host")}:{" "}
-              {plainText(errors.join("; "))}
-            </li>
-          )}
-        </For>
-      </ul>
+      <List of={props.preview.unparsable}>
+        {({ version, hosts, errors }) => (
+          <>
+            <code>{plainText(version)}</code>, {formatCountOf(hosts, "host")}:{" "}
+            {plainText(errors.join("; "))}
+          </>
+        )}
+      </List>
     </Show>
   </>
 );
@@ -219,18 +215,16 @@ const Skipped = (props: PreviewProps) => (
           ? `The first ${formatCount(props.preview.refused.length)} of ${formatCount(props.preview.skipped)} hosts that would be skipped`
           : `${formatCountOf(props.preview.skipped, "host")} that would be skipped`}
       </summary>
-      <ul>
-        <For each={props.preview.refused}>
-          {({ identity_id: id, identity, reason }) => (
-            <li>
-              <a href={`/hosts/${id}`} title={plainText(identity)}>
-                {plainText(deviceOf(identity))}
-              </a>
-              : {targetReasonWords[reason]}
-            </li>
-          )}
-        </For>
-      </ul>
+      <List of={props.preview.refused}>
+        {({ identity_id: id, identity, reason }) => (
+          <>
+            <a href={`/hosts/${id}`} title={plainText(identity)}>
+              {plainText(deviceOf(identity))}
+            </a>
+            : {targetReasonWords[reason]}
+          </>
+        )}
+      </List>
     </details>
   </Show>
 );

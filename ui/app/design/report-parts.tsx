@@ -2,6 +2,7 @@ import {
   type Accessor,
   type Component,
   ErrorBoundary,
+  For,
   type JSX,
   lazy,
   Match,
@@ -231,6 +232,20 @@ export const Loaded = <Reported, Value = Reported>(props: {
 };
 
 const notFound: ReadonlySet<number> = new Set([404, 422]);
+
+/** Each of some things as an item of a list; without any, the words of `none`. */
+export const List = <Item,>(props: {
+  of: readonly Item[];
+  class?: string;
+  none?: string;
+  children: (item: Item) => JSX.Element;
+}) => (
+  <Show when={props.of.length > 0} fallback={props.none && <p class="quiet">{props.none}</p>}>
+    <ul class={props.class}>
+      <For each={props.of}>{(item) => <li>{props.children(item)}</li>}</For>
+    </ul>
+  </Show>
+);
 
 /** Replaces content: a message, and a link to the next step. */
 export const Notice = (props: {

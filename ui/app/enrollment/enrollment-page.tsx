@@ -1,9 +1,9 @@
 import { useLocation } from "@solidjs/router";
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import { EnrollmentReport } from "#proto/operator/enrollment.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordTable } from "../design/records.tsx";
-import { LoadFailure, Notice, Section } from "../design/report-parts.tsx";
+import { List, LoadFailure, Notice, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { RefusedHosts } from "../host/host-events.tsx";
 import { createPage, PageFrame, TimeCell } from "../shell/page.tsx";
@@ -77,26 +77,22 @@ const columnsOf = (report: EnrollmentReport): RecordColumns<CountedReason> => ({
     ),
   },
   "By policy": ({ reason, policies }) => (
-    <ul class="inline-list">
-      <For each={policies}>
-        {(group) => (
-          <li>
-            <Show
-              when={group.policy_id}
-              fallback={
-                <span class="quiet">{formatCountOf(group.events, "event")} without a policy</span>
-              }
-            >
-              {(id) => (
-                <a href={refusalEventsPath(report, { reason, policyId: id() })}>
-                  {plainText(group.policy_name ?? "")}: {formatCountOf(group.events, "event")}
-                </a>
-              )}
-            </Show>
-          </li>
-        )}
-      </For>
-    </ul>
+    <List class="inline-list" of={policies}>
+      {(group) => (
+        <Show
+          when={group.policy_id}
+          fallback={
+            <span class="quiet">{formatCountOf(group.events, "event")} without a policy</span>
+          }
+        >
+          {(id) => (
+            <a href={refusalEventsPath(report, { reason, policyId: id() })}>
+              {plainText(group.policy_name ?? "")}: {formatCountOf(group.events, "event")}
+            </a>
+          )}
+        </Show>
+      )}
+    </List>
   ),
   Last: ({ lastAt, lastAddress }) => <TimeCell at={lastAt} second={lastAddress} />,
 });

@@ -9,6 +9,7 @@ import {
 import { useUpdates } from "../api/live-report.tsx";
 import { auditPath } from "../audit/audit-view.ts";
 import { Chips, LabelLinks, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
+import { List } from "../design/report-parts.tsx";
 import { formatCount, formatKnown, formatUntil, plainText } from "../format/format.ts";
 import { createListPart, Time, TimeCell } from "../shell/page.tsx";
 import {
@@ -143,11 +144,7 @@ const policyColumns: RecordColumns<ListedPolicy> = {
       </span>
     </TwoLines>
   ),
-  Allows: (policy) => (
-    <ul>
-      <For each={policyRules(policy)}>{(rule) => <li>{plainText(rule)}</li>}</For>
-    </ul>
-  ),
+  Allows: (policy) => <List of={policyRules(policy)}>{(rule) => plainText(rule)}</List>,
   Enrolled: {
     isNumber: true,
     cell: (policy) => (

@@ -5,7 +5,7 @@ import { type Scope, scopes } from "#proto/operator/scopes.ts";
 import { createReport } from "../api/live-report.tsx";
 import { createMoment } from "../browser/moment.ts";
 import { Icon } from "../design/icon.tsx";
-import { LoadFailure, Section } from "../design/report-parts.tsx";
+import { List, LoadFailure, Section } from "../design/report-parts.tsx";
 import { StateBar, SummaryLine } from "../fleet/summary/summary.tsx";
 import { defaultView } from "../fleet/view/view-state.ts";
 import { formatAgo, formatCount } from "../format/format.ts";
@@ -123,16 +123,14 @@ const records = {
 /** Links to the pages of records. */
 const RecordLinks = () => (
   <Section class="panel" id="home-records" title="Records">
-    <ul class="record-links">
-      <For each={Object.entries(records)}>
-        {([name, about]) => (
-          <li>
-            <a href={`/${name.toLowerCase()}`}>{name}</a>
-            <span class="home-lead">{about}</span>
-          </li>
-        )}
-      </For>
-    </ul>
+    <List class="record-links" of={Object.entries(records)}>
+      {([name, about]) => (
+        <>
+          <a href={`/${name.toLowerCase()}`}>{name}</a>
+          <span class="home-lead">{about}</span>
+        </>
+      )}
+    </List>
   </Section>
 );
 

@@ -1,5 +1,5 @@
 import { useLocation, useNavigate, useParams } from "@solidjs/router";
-import { createMemo, createResource, createSignal, For, Match, Show, Switch } from "solid-js";
+import { createMemo, createResource, createSignal, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { CertificatePage, type CertificateView } from "#proto/operator/certificate.ts";
 import { HostDiagView } from "#proto/operator/host-diag.ts";
@@ -10,7 +10,7 @@ import { HostHours } from "../completeness/host-hours.tsx";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks, type RecordColumns, RecordTable } from "../design/records.tsx";
-import { Loaded, LoadFailure, Loading, Notice } from "../design/report-parts.tsx";
+import { List, Loaded, LoadFailure, Loading, Notice } from "../design/report-parts.tsx";
 import { Detail, HostName } from "../fleet/drawer/detail.tsx";
 import { formatUntil, plainText, shortened } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
@@ -194,15 +194,9 @@ const HostByName = (props: { name: string }) => {
       </Match>
       <Match when={(hosts()?.found?.length ?? 0) > 1}>
         <Notice title={`Several hosts have the device id ${plainText(props.name)}`} level="h1">
-          <ul>
-            <For each={hosts()?.found}>
-              {(host) => (
-                <li>
-                  <a href={`/hosts/${host.identity_id}`}>{plainText(host.identity)}</a>
-                </li>
-              )}
-            </For>
-          </ul>
+          <List of={hosts()?.found ?? []}>
+            {(host) => <a href={`/hosts/${host.identity_id}`}>{plainText(host.identity)}</a>}
+          </List>
         </Notice>
       </Match>
     </Switch>

@@ -16,7 +16,7 @@ import { BarKey } from "../design/bars.tsx";
 import { CopyButton } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
 import { HostCell, type RecordColumns, RecordTable } from "../design/records.tsx";
-import { Loaded, OldNotice, Section, UnknownFilter } from "../design/report-parts.tsx";
+import { List, Loaded, OldNotice, Section, UnknownFilter } from "../design/report-parts.tsx";
 import { ComparisonDetails } from "../fleet/changes/comparison-details.tsx";
 import { Outages, withOutages } from "../fleet/summary/outages.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
@@ -279,19 +279,17 @@ const Commands = (props: { rollout: Rollout }) => (
       <p class="quiet">
         This page changes nothing. An administrator runs one of these in a terminal:
       </p>
-      <ul class="stack">
-        <For each={commandsOf(props.rollout)}>
-          {({ command, about }) => (
-            <li>
-              <span class="copied">
-                <code>{command}</code>
-                <CopyButton text={command} what={`the command that ${about}`} />
-              </span>
-              <span class="quiet">{about}</span>
-            </li>
-          )}
-        </For>
-      </ul>
+      <List class="stack" of={commandsOf(props.rollout)}>
+        {({ command, about }) => (
+          <>
+            <span class="copied">
+              <code>{command}</code>
+              <CopyButton text={command} what={`the command that ${about}`} />
+            </span>
+            <span class="quiet">{about}</span>
+          </>
+        )}
+      </List>
     </Section>
   </Show>
 );

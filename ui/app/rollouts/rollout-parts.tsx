@@ -1,4 +1,4 @@
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
 import type { RolloutState, TargetStatus } from "#proto/rollout/vocabulary.ts";
 import { StackedBar } from "../design/bars.tsx";
@@ -16,7 +16,7 @@ import {
 import "./rollouts.css";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { Loaded, OldNotice } from "../design/report-parts.tsx";
+import { List, Loaded, OldNotice } from "../design/report-parts.tsx";
 import { Time } from "../shell/page.tsx";
 
 /** How many targets have each status. */
@@ -121,27 +121,25 @@ export const RolloutsOf = (props: {
       <OldNotice report={report} what="These rollouts are" />
       <Loaded report={report} what="rollouts">
         {(known) => (
-          <Show when={known().items.length > 0} fallback={<p class="quiet">{props.none}</p>}>
-            <ul class="rollouts-of stack gap-3">
-              <For each={known().items}>
-                {(rollout) => (
-                  <li>
-                    <RolloutStateMark state={rollout.state} />
-                    <span>
-                      <RolloutLink rollout={rollout} note={`, started ${rollout.created_at}`} /> to{" "}
-                      <FilterOfRollout rollout={rollout} />: <AppliedFigures rollout={rollout} />
-                      <span class="second-line">
-                        <Time at={rollout.created_at} /> by {plainText(rollout.created_by_name)}
-                      </span>
+          <>
+            <List class="rollouts-of stack gap-3" of={known().items} none={props.none}>
+              {(rollout) => (
+                <>
+                  <RolloutStateMark state={rollout.state} />
+                  <span>
+                    <RolloutLink rollout={rollout} note={`, started ${rollout.created_at}`} /> to{" "}
+                    <FilterOfRollout rollout={rollout} />: <AppliedFigures rollout={rollout} />
+                    <span class="second-line">
+                      <Time at={rollout.created_at} /> by {plainText(rollout.created_by_name)}
                     </span>
-                  </li>
-                )}
-              </For>
-            </ul>
+                  </span>
+                </>
+              )}
+            </List>
             <Show when={known().next_cursor !== null}>
               <a href={withQuery("/rollouts", query())}>All rollouts of {props.what}</a>
             </Show>
-          </Show>
+          </>
         )}
       </Loaded>
     </>

@@ -1,9 +1,9 @@
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import { filterToParams } from "#proto/fleet-health/filter.ts";
 import { type PartState, type SystemPart, SystemReport } from "#proto/system/report.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordTable } from "../design/records.tsx";
-import { Loaded } from "../design/report-parts.tsx";
+import { List, Loaded } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { createPage, PageFrame, Time, TimeCell } from "../shell/page.tsx";
 import "./system.css";
@@ -75,9 +75,9 @@ export const SystemPage = () => {
               isFailed={({ state }) => state === "silent"}
             />
             <h2>Database</h2>
-            <ul class="stack gap-1">
-              <For each={databaseFacts(known())}>{(fact) => <li>{fact}</li>}</For>
-            </ul>
+            <List class="stack gap-1" of={databaseFacts(known())}>
+              {(fact) => fact}
+            </List>
             <h2>Outages of the last week</h2>
             <LastOutages outages={known().outages} />
           </div>
@@ -89,23 +89,20 @@ export const SystemPage = () => {
 
 /** When no core could receive, newest first. */
 const LastOutages = (props: { outages: SystemReport["outages"] }) => (
-  <Show
-    when={props.outages.length > 0}
-    fallback={<p class="quiet">None: a core could always receive.</p>}
+  <List
+    class="stack gap-1"
+    of={props.outages.toReversed()}
+    none="None: a core could always receive."
   >
-    <ul class="stack gap-1">
-      <For each={props.outages.toReversed()}>
-        {(outage) => (
-          <li>
-            <Time at={outage.began_at} /> to{" "}
-            <Show when={outage.ended_at} fallback="now">
-              {(at) => <Time at={at()} />}
-            </Show>
-          </li>
-        )}
-      </For>
-    </ul>
-  </Show>
+    {(outage) => (
+      <>
+        <Time at={outage.began_at} /> to{" "}
+        <Show when={outage.ended_at} fallback="now">
+          {(at) => <Time at={at()} />}
+        </Show>
+      </>
+    )}
+  </List>
 );
 
 const stateWords: Readonly<Record<PartState, string>> = {

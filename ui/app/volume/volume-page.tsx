@@ -1,11 +1,11 @@
-import { createMemo, For, Show } from "solid-js";
+import { createMemo, Show } from "solid-js";
 import * as v from "valibot";
 import { type Budget, BudgetList } from "#proto/budget.ts";
 import { isUnusual, unusualVolume, VolumeReport } from "#proto/volume.ts";
 import { createReport } from "../api/live-report.tsx";
 import { Sparkline } from "../design/bars.tsx";
 import { Chips, type RecordColumns, RecordTable } from "../design/records.tsx";
-import { Loaded, Notice } from "../design/report-parts.tsx";
+import { List, Loaded, Notice } from "../design/report-parts.tsx";
 import {
   formatBytes,
   formatCount,
@@ -126,9 +126,7 @@ const Series = (props: { report: VolumeReport }) => {
       </figure>
       <details>
         <summary>Figures</summary>
-        <ul>
-          <For each={bars().toReversed()}>{({ name }) => <li>{name}</li>}</For>
-        </ul>
+        <List of={bars().toReversed()}>{({ name }) => name}</List>
       </details>
     </>
   );
@@ -164,21 +162,19 @@ const Budgets = (props: { items: readonly Budget[] }) => (
   <Show when={props.items.length > 0}>
     <section aria-label="Budgets">
       <h2>Budgets</h2>
-      <ul>
-        <For each={props.items}>
-          {({ name, filter, bytes_per_hour: bytes, held_hosts: held }) => (
-            <li>
-              {plainText(name)}: {formatBytes(bytes)} an hour of each host{" "}
-              <Show when={filter !== ""} fallback="of the fleet">
-                of <code>{plainText(filter)}</code>
-              </Show>
-              <Show when={held > 0}>
-                , <a href="/fleet?budget=held">{formatCountOf(held, "host")} held</a>
-              </Show>
-            </li>
-          )}
-        </For>
-      </ul>
+      <List of={props.items}>
+        {({ name, filter, bytes_per_hour: bytes, held_hosts: held }) => (
+          <>
+            {plainText(name)}: {formatBytes(bytes)} an hour of each host{" "}
+            <Show when={filter !== ""} fallback="of the fleet">
+              of <code>{plainText(filter)}</code>
+            </Show>
+            <Show when={held > 0}>
+              , <a href="/fleet?budget=held">{formatCountOf(held, "host")} held</a>
+            </Show>
+          </>
+        )}
+      </List>
     </section>
   </Show>
 );
