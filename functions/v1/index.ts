@@ -15,8 +15,7 @@ import {
   exportConfigsRoute,
   getConfigRoute,
 } from "./collector/configs/read.ts";
-import { configRollbacks } from "./collector/configs/roll-back-many.ts";
-import { desiredConfigRoutes } from "./collector/desired-config.ts";
+import { configRollbacks, desiredConfigRoutes } from "./collector/desired-config.ts";
 import { certificateIssue } from "./collector/enroll.ts";
 import {
   enrollmentListRoutes,
