@@ -107,20 +107,6 @@ export const Repeatable = <Item extends v.GenericSchema>(
     expected,
   );
 
-/** A query field that names some of the values which a `kind` of `subject` has, each once: the states of a token. */
-export const SomeOf = <const Value extends string>(
-  values: readonly Value[],
-  kind: string,
-  subject: string,
-) => {
-  const expected = `must be a ${kind} of a ${subject}`;
-  return Repeatable(v.picklist(values, expected), {
-    expected,
-    countMax: values.length,
-    tooMany: `must be given at most once for each ${kind}`,
-  });
-};
-
 /** An integer from `min` to 2^53 - 1. */
 export const Count = (min = 0) =>
   v.pipe(

@@ -8,6 +8,8 @@ import { appliedSetRoutes } from "./collector/applied-sets.ts";
 import { budgetChanges, budgetReports } from "./collector/budgets.ts";
 import { completenessReports, exportCompletenessRoute } from "./collector/completeness/report.ts";
 import { readStatementRoute } from "./collector/completeness/statement.ts";
+import { configDesiredRoute } from "./collector/config-desired.ts";
+import { rolloutPreviews } from "./collector/configs/preview.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
 import {
   configReports,
@@ -16,7 +18,8 @@ import {
   getConfigRoute,
 } from "./collector/configs/read.ts";
 import { configRollbacks, desiredConfigRoutes } from "./collector/desired-config.ts";
-import { certificateIssue } from "./collector/enroll.ts";
+import { diagRoute } from "./collector/diag.ts";
+import { enrollRoute } from "./collector/enroll.ts";
 import {
   enrollmentListRoutes,
   enrollmentReports,
@@ -42,11 +45,11 @@ import { hostHours, hostQueues } from "./collector/hosts/completeness.ts";
 import { readEnvelopesRoute } from "./collector/hosts/envelopes.ts";
 import { certificateRoutes, identityRoutes } from "./collector/identities.ts";
 import { inventoryReports, putInventoryRoute } from "./collector/inventory.ts";
-import { managementRoutes } from "./collector/management.ts";
+import { renewRoute } from "./collector/renew.ts";
+import { rolloutCreation } from "./collector/rollouts/create.ts";
 import {
   exportRolloutTargetsRoute,
-  rolloutChanges,
-  rolloutPreviews,
+  rolloutControls,
   rolloutReports,
 } from "./collector/rollouts/rollouts.ts";
 import { setupReports } from "./collector/setup.ts";
@@ -116,7 +119,8 @@ const operatorEntries = (core: Core): readonly Entry[] => [
   hostQueues(core),
   publishConfigRoute(core),
   configRollbacks(core),
-  rolloutChanges(core),
+  rolloutCreation(core),
+  rolloutControls(core),
   watchReports(core),
   watchChanges(core),
   watchActs(core),
@@ -168,4 +172,10 @@ const chatEntries = ({ chat, ...core }: Core): readonly Entry[] =>
 const collectorEntries = ({ signer, ...core }: Core): readonly Entry[] =>
   signer === null
     ? []
-    : [certificateIssue({ ...core, signer }), heartbeatRoute(core), managementRoutes(core)];
+    : [
+        enrollRoute({ ...core, signer }),
+        renewRoute({ ...core, signer }),
+        heartbeatRoute(core),
+        configDesiredRoute(core),
+        diagRoute(core),
+      ];

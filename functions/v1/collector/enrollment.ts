@@ -26,7 +26,7 @@ import {
   TokenPage,
   tokenStates,
 } from "#proto/operator/enrollment.ts";
-import { Id, Identifier, SomeOf } from "#proto/values.ts";
+import { Id, Identifier, Repeatable } from "#proto/values.ts";
 
 /** The route that counts policies and tokens by state, and the refusals of the last day by reason and policy. */
 export const enrollmentReports = (core: ReadCore) =>
@@ -60,9 +60,17 @@ const policyFilterOf = ({ state, q: text }: Fields<typeof policyFilterFields>): 
   text,
 });
 
+const expected = "must be a state of a token";
+
 /** The query fields that select tokens; `state` is repeatable. */
 const tokenFilterFields = {
-  state: v.optional(SomeOf(tokenStates, "state", "token")),
+  state: v.optional(
+    Repeatable(v.picklist(tokenStates, expected), {
+      expected,
+      countMax: tokenStates.length,
+      tooMany: "must be given at most once for each state",
+    }),
+  ),
   policy_id: v.optional(Id),
 };
 

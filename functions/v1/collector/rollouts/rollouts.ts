@@ -7,33 +7,30 @@ import {
   exportTargets,
 } from "#functions/domain/rollout/browse.ts";
 import { controlRollout, type RolloutControl } from "#functions/domain/rollout/control.ts";
-import { createRollout } from "#functions/domain/rollout/create.ts";
-import { previewRollout } from "#functions/domain/rollout/preview.ts";
 import { csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import { IdParams, resource } from "#functions/http/resource.ts";
-import { viewOf } from "#functions/http/route.ts";
-import type { Outage } from "#functions/store/fleet/counted-time.ts";
-import type {
-  DescribedRollout,
-  TargetFilter,
-  TargetListRow,
-} from "#functions/store/rollout/rollouts.ts";
+import type { TargetFilter } from "#functions/store/rollout/rollouts.ts";
 import {
   Rollout,
-  RolloutBody,
   RolloutList,
-  RolloutPreview,
-  RolloutQuery,
   RolloutTarget,
   RolloutTargetPage,
   wavesMax,
 } from "#proto/rollout/rollout.ts";
-import { rolloutReasons, rolloutStates, targetStatuses } from "#proto/rollout/vocabulary.ts";
-import { Id, Prose, QueryInteger, SomeOf } from "#proto/values.ts";
-import { outagesView } from "../outages.ts";
+import { rolloutStates, targetStatuses } from "#proto/rollout/vocabulary.ts";
+import { Id, Prose, QueryInteger, Repeatable } from "#proto/values.ts";
+import { rolloutView, targetView } from "./rollout.ts";
+
+const expectedState = "must be a state of a rollout";
 
 const filterFields = {
-  state: v.optional(SomeOf(rolloutStates, "state", "rollout")),
+  state: v.optional(
+    Repeatable(v.picklist(rolloutStates, expectedState), {
+      expected: expectedState,
+      countMax: rolloutStates.length,
+      tooMany: "must be given at most once for each state",
+    }),
+  ),
   config_id: v.optional(Id),
   identity_id: v.optional(Id),
 };
@@ -72,9 +69,9 @@ export const rolloutReports = (core: ReadCore) =>
     ),
   }));
 
-/** The routes that assign a config to the hosts of a filter, wave by wave, and control that. */
-export const rolloutChanges = (core: ConfiguredCore) =>
-  resource(core, "/v1/collector/rollouts", ({ post, act }) => {
+/** The routes that control a rollout. */
+export const rolloutControls = (core: ConfiguredCore) =>
+  resource(core, "/v1/collector/rollouts", ({ act }) => {
     const control = (path: `/:id/${string}`, summary: string, change: RolloutControl) =>
       act(path, summary, {
         body: ControlBody,
@@ -91,27 +88,6 @@ export const rolloutChanges = (core: ConfiguredCore) =>
           ),
       });
     return {
-      createRollout: post(
-        "",
-        "Roll a config out to the hosts of a filter, wave by wave; the hosts are those that match now",
-        {
-          body: RolloutBody,
-          bodyExample: creationExample,
-          returns: ["The rollout", Rollout],
-          problems: [
-            "not_found",
-            "rollout_overlap",
-            "rollout_waves_invalid",
-            "rollout_without_targets",
-            "rollout_config_unparsable",
-          ],
-          handle: async ({ body, ...by }) => {
-            const row = await createRollout(core, by, body);
-            return rolloutView(row);
-          },
-        },
-      ),
-
       pauseRollout: control(
         "/:id/pause",
         "Pause a rollout: no further host is assigned; idempotent",
@@ -135,25 +111,19 @@ export const rolloutChanges = (core: ConfiguredCore) =>
     };
   });
 
-const creationExample = {
-  config_id: "01920000-0000-7000-8000-000000000001",
-  filter: "label.env:prod",
-  waves: [
-    { percent: 5, soak_seconds: 600 },
-    { percent: 100, soak_seconds: 600 },
-  ],
-  gate: {
-    max_failed_percent: 5,
-    states: ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"],
-  },
-  on_breach: "pause",
-};
-
 const ControlBody = v.strictObject({ reason: v.optional(v.nullable(Prose(500)), null) });
+
+const expectedStatus = "must be a status of a target";
 
 const targetFilterFields = {
   wave: v.optional(QueryInteger(1, wavesMax)),
-  status: v.optional(SomeOf(targetStatuses, "status", "target")),
+  status: v.optional(
+    Repeatable(v.picklist(targetStatuses, expectedStatus), {
+      expected: expectedStatus,
+      countMax: targetStatuses.length,
+      tooMany: "must be given at most once for each status",
+    }),
+  ),
 };
 
 const targetFilterOf = (
@@ -182,48 +152,3 @@ export const exportRolloutTargetsRoute = (core: ConfiguredCore) =>
       };
     },
   });
-
-/** The route that previews a rollout of a config. */
-export const rolloutPreviews = (core: ReadCore) =>
-  resource(core, "/v1/collector/configs", ({ get }) => ({
-    previewRollout: get(
-      "/:id/preview",
-      "The preview of a rollout: the hosts that it would change, and those that it would skip with the reason",
-      {
-        query: v.strictObject({ filter: v.optional(RolloutQuery, "") }),
-        returns: ["The preview", RolloutPreview],
-        handle: async ({ params, query }) =>
-          await previewRollout(core, { configId: params.id, query: query.filter }),
-      },
-    ),
-  }));
-
-const rolloutOf = viewOf(Rollout);
-const targetOf = viewOf(RolloutTarget);
-
-const counted = ["targets", "revertedFailed", ...targetStatuses] as const;
-
-/** Returns the view of a rollout, with the outages of core if they are known. */
-const rolloutView = (row: DescribedRollout & { outages?: readonly Outage[] }): Rollout => {
-  const sums = counted.map(
-    (count) => [count, row.waves.reduce((sum, wave) => sum + wave[count], 0)] as const,
-  );
-  const code = rolloutReasons.find((each) => each === row.reasonCode);
-  return rolloutOf({
-    ...row,
-    ...(Object.fromEntries(sums) as Record<(typeof counted)[number], number>),
-    config: { id: row.configId, name: row.configName, configHash: row.configHash },
-    reason: code === undefined ? null : { code, detail: row.reason },
-    waves: row.waves.map((wave) => ({ ...wave, comparison: wave.comparison ?? undefined })),
-    gate: {
-      maxFailedPercent: row.maxFailedPercent,
-      states: row.conditions,
-      worseThanControl: row.stopsIfWorse,
-    },
-    outages: outagesView(row.outages ?? []).outages,
-  });
-};
-
-/** Returns the view of a target. */
-const targetView = (row: TargetListRow): RolloutTarget =>
-  targetOf({ ...row, detail: row.conditionDetail });
