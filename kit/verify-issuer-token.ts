@@ -6,7 +6,7 @@ import {
   type JWTVerifyGetKey,
   jwtVerify,
 } from "jose";
-import { type Clock, minuteMs } from "./clock.ts";
+import type { Clock } from "./clock.ts";
 import { singleFlight } from "./group-calls.ts";
 
 /** Only asymmetric signatures: never `none`, and never HS256, whose key would be the public one. */
@@ -59,7 +59,7 @@ export const verifyIssuerToken = async (
   return payload;
 };
 
-const keysMaxAgeMs = 10 * minuteMs;
+const keysMaxAgeMs = 600_000;
 
 /**
  * Returns the keys of an issuer, for callers that share a cache. Reads its JWKS on first use, after ten minutes, and for an unknown key unless
