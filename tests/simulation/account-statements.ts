@@ -20,10 +20,10 @@ const selectPattern =
 const insertPattern = /^insert into "ingest_account" \((.+?)\) values \((.+)\)$/;
 const updatePattern = /^update "ingest_cursor" set (.+?) where (.+)$/;
 const lostRanges =
-  "select details->>'from' as first, details->>'through' as last from audit_event where action = 'ingest.gap' and actor_display = $1 and details->>'queue_id' = any($2::text[])";
+  "select details->>'from' as from, details->>'through' as through from audit_event where action = 'ingest.gap' and actor_display = $1 and details->>'queue_id' = any($2::text[])";
 const findEnding = "select ending from ingest_queue where host_id = $1 and queue_id = $2";
 const storedWithin =
-  "select coalesce(sum(envelopes), 0)::text as stored from ingest_block where host_id = $1 and queue_id = $2 and first_sequence >= $3::bigint and last_sequence <= $4::bigint";
+  "select coalesce(sum(envelopes), 0) as stored from ingest_block where host_id = $1 and queue_id = $2 and first_sequence >= $3::bigint and last_sequence <= $4::bigint";
 
 const addSourceVolumes =
   "insert into volume_source as v (host_id, day, kind, source, envelopes, payload_bytes) select $1, $2::int, kind, source, least(sum(records), 9007199254740991), least(sum(bytes), 9007199254740991) from jsonb_to_recordset($3::jsonb) as counted (kind text, source text, records numeric, bytes numeric) group by kind, source order by kind, source on conflict (host_id, day, kind, source) do update set envelopes = least(v.envelopes + excluded.envelopes, 9007199254740991), payload_bytes = least(v.payload_bytes + excluded.payload_bytes, 9007199254740991)";
@@ -77,7 +77,7 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
           ({ action, hostId, queueHex }) =>
             action === "ingest.gap" && hostId === params[0] && String(params[1]).includes(queueHex),
         )
-        .map(({ details }) => ({ first: String(details.from), last: String(details.through) }));
+        .map(({ details }) => ({ from: String(details.from), through: String(details.through) }));
     if (text === storedWithin) {
       const [hostId, queueId, first, last] = params;
       const within = server.tables.envelopes.filter(

@@ -156,21 +156,21 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
     // The model decides on no hour.
     if (text.startsWith("insert into export_rejection ")) return [];
     const pending = pendingRows.exec(text);
-    if (pending && text.startsWith("select rows, count, age")) {
+    if (pending && text.startsWith("select rows, count as envelopes,")) {
       const [, missing = "", condition = ""] =
-        /\(select (.*) from export_position where (.*)\) as missing from/.exec(text) ?? [];
+        /\( ?select (.*) from export_position where (.*)\)\) as missing from/.exec(text) ?? [];
       const counted = pendingOf(Number(pending[1]));
       const position = server.tables.positions
         .values()
         .find((row) => isTrue(condition, scopeOf(params, row)));
-      const age = counted.rows === 0 ? null : 0;
+      const unaccounted =
+        position && evaluate(missing, scopeOf(params, { ...position, ...counted }));
       return [
         {
-          ...counted,
-          age,
-          missing: position
-            ? evaluate(missing, scopeOf(params, { ...position, ...counted }))
-            : null,
+          rows: counted.rows,
+          envelopes: counted.count,
+          age_seconds: 0,
+          missing: Math.max(0, Number(unaccounted ?? 0)),
         },
       ];
     }
