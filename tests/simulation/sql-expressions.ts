@@ -196,6 +196,7 @@ export const readExpression = (text: string): Expression => {
     const name = token.toLowerCase();
     if (name === "null" || name === "default") return () => null;
     if (name === "true" || name === "false") return () => name === "true";
+    if (name === "case") return cases();
     if (isNext("(")) return call(name);
     const column = token.replaceAll('"', "").split(".").at(-1) ?? "";
     return ({ row }) => {
@@ -203,6 +204,20 @@ export const readExpression = (text: string): Expression => {
       if (value === undefined) throw new Error(`the model does not know the column ${token}`);
       return value;
     };
+  };
+  const cases = (): Expression => {
+    if (isNext("end")) return () => null;
+    if (isNext("else")) {
+      const otherwise = either();
+      take("end");
+      return otherwise;
+    }
+    take("when");
+    const applies = either();
+    take("then");
+    const value = either();
+    const others = cases();
+    return (scope) => (applies(scope) === true ? value(scope) : others(scope));
   };
   const call = (name: string): Expression => {
     if (name === "extract") {
