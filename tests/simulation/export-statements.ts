@@ -212,9 +212,16 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
     return rows
       .map((row) => scopeOf(params, row))
       .filter((scope) => isTrue(condition, scope))
-      .map((scope) => select(list, scope));
+      .map((scope) => select(list, scope))
+      .map(withTimestamps);
   };
 };
+
+/** As the driver returns the column that is a timestamp: as a text. */
+const withTimestamps = (row: Values): Values =>
+  typeof row.stored_by === "number"
+    ? { ...row, stored_by: new Date(row.stored_by).toISOString() }
+    : row;
 
 /** Splits `(a, b), (c, d)`. */
 const rowsOf = (values: string): string[] =>
