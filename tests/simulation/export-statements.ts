@@ -89,7 +89,7 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
   const select = (list: string, scope: Scope): Values =>
     evaluateAll(list, /^(?<text>.*) as (?<name>\w+)$/s, scope);
   const isTrue = (condition: string, scope: Scope): boolean => evaluate(condition, scope) === true;
-  const pendingOf = (from: number): Values => {
+  const pendingOf = (from: number) => {
     const blocks = server.tables.blocks.filter(({ xid }) => xid >= from);
     return {
       rows: blocks.length,
@@ -178,7 +178,7 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
       text = text.replace(/ from \(select count\(\*\) as rows, .*\) as pending where /, " where ");
     const updated = /^update export_position set (.*?) where (.*?)(?: returning (.*))?$/.exec(text);
     if (updated) {
-      const counted = pending ? pendingOf(Number(pending[1])) : {};
+      const counted: Values = pending ? pendingOf(Number(pending[1])) : {};
       const extra = Object.fromEntries(
         Object.entries(counted).map(([name, value]) => [`pending.${name}`, value]),
       );
