@@ -15,8 +15,8 @@ import { type FleetRules, hasHeartbeat, hostsOf } from "./rows.ts";
 export interface FleetCounts {
   total: number;
   exports: Readonly<Record<ExportKind, number>>;
-  versions: CountsByValue<ExportKind>;
-  platforms: CountsByValue<ExportKind>;
+  versions: CountsByValue<never>;
+  platforms: CountsByValue<never>;
   labels: LabelCounts;
   drift: readonly { drift: Drift; count: number }[];
   heartbeatNever: number;
@@ -27,8 +27,8 @@ export interface FleetCounts {
 }
 
 /**
- * Counts the rows of a filter by all dimensions of the report, in core's memory if `columns` have the hosts, otherwise in two concurrent
- * scans.
+ * Counts the rows of a filter by all dimensions of the report, in core's memory if `columns` have the hosts, otherwise in three
+ * concurrent scans.
  */
 export const countFleet = async (
   db: Executor,
@@ -40,11 +40,13 @@ export const countFleet = async (
   const marked = await markHosts(db, columns, where);
   const hosts = { hosts: hostsOf(rules), where, marked };
   const exports = mapValues(exportFilters, (exported) => fleetPredicate(exported, rules));
-  const [{ totals, by }, labels] = await Promise.all([
-    countBy(db, hosts, dimensionsOf(rules), exports),
+  // Apart: exports are not counted by each value of each dimension.
+  const [{ by }, { totals }, labels] = await Promise.all([
+    countBy(db, hosts, dimensionsOf(rules), {}),
+    countBy(db, hosts, {}, exports),
     countLabels(db, hosts),
   ]);
-  const count = (counts: CountsByValue<ExportKind>, value: string | number) =>
+  const count = (counts: CountsByValue<never>, value: string | number) =>
     counts.get(String(value))?.all ?? 0;
   const { all: total, ...byExport } = totals;
   return {
