@@ -90,3 +90,9 @@ it("takes an Alertmanager in a private network without TLS", () => {
     ],
   });
 });
+
+it("keeps the URL of a webhook as it is", () => {
+  const url = "https://hooks.example.com/teams/@on-call/?to=a@b.example";
+  const config = parse(webhook().replace("https://hooks.example.com/fleet", url));
+  expect(config?.receivers[0]?.url).toBe(url);
+});

@@ -32,7 +32,14 @@ const url = v.pipe(
     (text) => /^https?:\/\//.test(text) && URL.canParse(text),
     "must be an http:// or https:// URL",
   ),
-  v.check((text) => !/[#@]/.test(text), "must hold no user or fragment"),
+  v.check((text) => {
+    const { username = "", password = "" } = URL.parse(text) ?? {};
+    return username === "" && password === "" && !text.includes("#");
+  }, "must hold no user or fragment"),
+);
+/** A URL to which paths are added. */
+const baseUrl = v.pipe(
+  url,
   v.transform((text) => text.replace(/\/$/, "")),
 );
 const name = v.pipe(
@@ -63,7 +70,7 @@ const keyLength = (text: string) => {
   }
 };
 
-const common = { name, url, allow_private: v.optional(v.boolean("must be true or false"), false) };
+const common = { name, allow_private: v.optional(v.boolean("must be true or false"), false) };
 
 const Receiver = v.pipe(
   v.variant(
@@ -72,12 +79,14 @@ const Receiver = v.pipe(
       v.strictObject({
         kind: v.literal("webhook"),
         ...common,
+        url,
         secret,
         previous_secret: v.optional(secret),
       }),
       v.strictObject({
         kind: v.literal("alertmanager"),
         ...common,
+        url: baseUrl,
         bearer_token: v.optional(
           v.pipe(
             v.string("must be text"),
@@ -128,7 +137,7 @@ const Receiver = v.pipe(
 );
 
 const ReceiversFile = v.strictObject({
-  web_url: url,
+  web_url: baseUrl,
   receivers: v.pipe(
     v.array(Receiver, "must be a list of receivers"),
     v.check(
