@@ -88,6 +88,12 @@ describe("the audit page", () => {
     await revocation.waitFor();
     await page.getByRole("combobox", { name: "Leave out" }).selectOption("identity.revoke");
     await expectAddress(page, "/audit?not_action=identity.revoke");
+    await page
+      .getByRole("combobox", { name: "Leave out" })
+      .selectOption({ label: "Show all actions again" });
+    await expectAddress(page, "/audit");
+    await page.getByRole("combobox", { name: "Leave out" }).selectOption("identity.revoke");
+    await expectAddress(page, "/audit?not_action=identity.revoke");
     await expect.poll(() => revocation.count()).toBe(0);
     expect(await page.getByRole("row").count()).toBeGreaterThan(1);
     await follow(page, "Show again: identity.revoke");

@@ -162,14 +162,15 @@ const ActionChoices = (props: FilterProps) => {
       <ChoiceField
         name="Leave out"
         choices={[
-          ["", without().length === 0 ? "None" : "Show all actions again"],
+          ["", without().length === 0 ? "None" : `${without().length} left out`],
+          ...(without().length > 0 ? [["*", "Show all actions again"] as const] : []),
           ...auditActions
             .filter((action) => !without().includes(action))
             .map((action): Choice => [action]),
         ]}
         chosen=""
         onChange={(action) =>
-          props.onChange({ not_action: action === "" ? null : [...without(), action] })
+          props.onChange({ not_action: action === "*" ? null : [...without(), action] })
         }
       />
       <ChoiceField
