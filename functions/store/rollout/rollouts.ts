@@ -389,8 +389,6 @@ export const listTargets = async (
   };
 };
 
-/** Writes the assignments of a rollout in batches. The caller has locked the rollout's row. */
-
 /** A target that is about to change, whose host is locked until the transaction ends, and the host's open assignment. */
 export type LockedTarget = RowOf<typeof lockedTarget>;
 const lockedTarget = {

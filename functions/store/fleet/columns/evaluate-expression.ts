@@ -61,7 +61,9 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
   const mark = (condition: Expression): Uint8Array => {
     const key = keyOf(condition);
     if (key === undefined) return decide(condition);
-    const result = decided.get(key) ?? decide(condition);
+    const known = decided.get(key);
+    if (known !== undefined) return known;
+    const result = decide(condition);
     if (decided.size >= decidedMax) decided.clear();
     decided.set(key, result);
     return result;
