@@ -76,10 +76,12 @@ export const startProxy = async (
   const { file, program, args, places } = documented[name];
   const [httpsPort, ingestProxyPort] = (await findPorts(2, systemEntropy)) as [number, number];
   let text = await readFile(new URL(`../../${file}`, import.meta.url), "utf8");
-  for (const [from, to] of Object.entries(places({ ...options, httpsPort, ingestProxyPort }))) {
+  const replaced = new Map(Object.entries(places({ ...options, httpsPort, ingestProxyPort })));
+  for (const from of replaced.keys())
     if (!text.includes(from)) throw new Error(`${file} does not contain ${from}`);
-    text = text.replaceAll(from, to);
-  }
+  // All at once: a port that was put in may begin like another that is replaced.
+  const anyOf = [...replaced.keys()].map((from) => RegExp.escape(from)).join("|");
+  text = text.replaceAll(new RegExp(anyOf, "g"), (from) => replaced.get(from) ?? from);
   const config = join(options.dir, `${name}-${httpsPort}.conf`);
   await writeFile(config, text);
   const child = spawn(program, args(config), { stdio: ["ignore", "ignore", "pipe"] });
