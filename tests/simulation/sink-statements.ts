@@ -59,7 +59,7 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
       );
       return [];
     }
-    if (text.startsWith("select host_id, encode(queue_id, 'hex') as queue, min(")) {
+    if (text.startsWith("select host_id, queue_id, min(last_sequence - accepted + 1) as from,")) {
       const [stream, end] = params;
       const behind = server.tables.accounts.filter(
         (row) =>
@@ -79,9 +79,9 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
         const lasts = rows.map((row) => Number(row.last_sequence));
         return {
           host_id,
-          queue,
-          first: String(Math.min(...firsts)),
-          last: String(Math.max(...lasts)),
+          queue_id: Uint8Array.fromHex(queue),
+          from: String(Math.min(...firsts)),
+          through: String(Math.max(...lasts)),
         };
       });
     }
