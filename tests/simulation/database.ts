@@ -82,6 +82,8 @@ export interface DatabaseServer {
   restore(tables: Tables, options?: { isPromotion: boolean }): void;
   /** What it had when it went back, each time. */
   readonly discarded: readonly StoredEnvelope[];
+  /** Why it failed statements that the model does not know. */
+  readonly unknown: Set<string>;
   /** How often it was restored: what core's check of its lineage finds. */
   restores(): number;
   /** Refuses connections until then. */
@@ -240,6 +242,7 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
       restores += 1;
     },
     discarded,
+    unknown: new Set(),
     restores: () => restores,
     refuseUntil: (ms) => {
       refusedUntil = ms;

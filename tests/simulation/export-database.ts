@@ -21,7 +21,7 @@ export const connectExportDatabase = (
   const session = createDatabaseSession(world, needs);
   const runnerOf = (once: DatabaseSession["once"]) => ({
     unsafe: (text: string, params: readonly unknown[] = []) =>
-      statement(once, execute, { text, params }),
+      statement(once, noteUnknown(needs.server, execute), { text, params }),
   });
   const client = {
     ...runnerOf(session.once),
@@ -31,6 +31,18 @@ export const connectExportDatabase = (
   };
   return drizzle(client as unknown as Sql);
 };
+
+/** The server's own errors have a code; any other is of a statement that the model does not know, and core may only try again. */
+const noteUnknown =
+  ({ unknown }: SessionNeeds["server"], execute: ExecuteStatement): ExecuteStatement =>
+  async (...statement) => {
+    try {
+      return await execute(...statement);
+    } catch (cause) {
+      if (!(cause instanceof Error && "code" in cause)) unknown.add(String(cause));
+      throw cause;
+    }
+  };
 
 /** A statement of postgres.js, as far as drizzle uses one. */
 const statement = (

@@ -123,6 +123,8 @@ export const simulate = (
     breaches.push(
       ...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isBack }),
     );
+    for (const detail of server.unknown)
+      breaches.unshift({ law: "the model knows each statement", detail });
     for (const { disk } of lab.hosts) if (disk.folder) removeFolder(disk.folder);
     for (const { law, detail } of breaches) world.note(`BROKEN ${law}: ${detail}`);
     return {
