@@ -40,7 +40,7 @@ export interface FleetPlan {
   after: Entries;
 }
 
-/** What the comparisons of all kinds of objects read, and what they add to. */
+/** The input of every comparison, and the plan to which each adds its changes. */
 export interface PlanComparison {
   definitions: Definitions;
   objects: FleetObjects;

@@ -15,7 +15,7 @@ export interface HostChange {
   change: "added" | "changed" | "removed" | "assigned" | "cleared";
 }
 
-/** What the steps of an apply share. */
+/** The state that the steps of one apply share. */
 export interface Applying {
   client: FleetClient;
   /** As those of the objects in core, with the configs that this apply has published. */

@@ -205,7 +205,7 @@ const directiveMessage = declareMessage({ spreadMs: integerField(1), ...actionFi
 export interface Directive {
   spreadMs: number;
   action: keyof typeof actionFields;
-  /** Of `send_diag`; else empty. */
+  /** The request that `send_diag` answers; empty for other actions. */
   requestId: string;
 }
 

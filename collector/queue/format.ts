@@ -130,7 +130,7 @@ export const checkFormat = (database: DatabaseSync, dir: string): void => {
 const readVersion = (database: DatabaseSync): number =>
   numberOf(database.prepare("PRAGMA user_version").get()?.user_version);
 
-/** What reads each column of `state`; its name is that of the column in camelCase. */
+/** Converts each column of `state`. A member has the name of its column in camelCase. */
 const stateReaders: {
   [Name in keyof QueueState]: (value: SQLOutputValue | undefined) => QueueState[Name];
 } = {

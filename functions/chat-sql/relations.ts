@@ -48,7 +48,7 @@ const driftNotes = [
   "drift compares running_config_hash with desired_config_hash: in_sync when equal, on_last_known_good when the host reports that it rejected the desired config or rolled it back and runs its last known good one, drifted when it runs another, also because it has not applied the desired one yet, no_desired without a desired config, unknown before it reported a hash.",
 ];
 
-/** What the model reads about each relation beside its columns. */
+/** The description of each relation and its notes, which the model reads beside the columns. */
 const about: Record<keyof typeof relationColumns, Pick<Relation, "description" | "notes">> = {
   collectors: {
     description:

@@ -190,7 +190,7 @@ const exportConfigOf = (
     /** Payloads in memory. */
     bufferBytesMax: values.SVC_EXPORT_BUFFER_BYTES,
     deadLettersMax: values.SVC_EXPORT_MAX_DEAD_LETTERS,
-    /** Of one host. */
+    /** The most dead letters that one host may have. */
     hostDeadLettersMax: values.SVC_EXPORT_MAX_HOST_DEAD_LETTERS,
     /** Whether each resource gets the identity of its host's certificate. */
     isAttested: values.SVC_EXPORT_ATTEST_HOST,

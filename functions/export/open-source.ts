@@ -25,7 +25,7 @@ import {
   objectBytes,
   type StoredEnvelope,
 } from "../store/ingest/stored-envelope.ts";
-import { summarizeRows } from "../store/rows/partitions.ts";
+import { summarizeRows } from "../store/rows/summarize-rows.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
 /** Where an export reads, by its configuration. */

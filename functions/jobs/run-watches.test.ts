@@ -86,7 +86,7 @@ const post = (id: string, verb: string, body?: object) =>
   api("POST", `/v1/collector/watches/${id}/${verb}`, { as: "admin", ...(body ? { body } : {}) });
 const remove = (id: string) => admin.delete(`/v1/collector/watches/${id}`);
 const messages = () => webhook.received.map(({ body }) => JSON.parse(body) as WatchMessageBody);
-/** What its receiver was told of a watch: `firing`, `resolved`. */
+/** Returns the types of the messages that a receiver got of a watch, such as `firing`. */
 const typesOf = (id: string) =>
   messages().flatMap(({ type, data }) =>
     data.watch.id === id ? [type.replace("watch.", "")] : [],

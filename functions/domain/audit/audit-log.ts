@@ -31,7 +31,7 @@ export interface AuditEntry {
   details?: Record<string, unknown>;
 }
 
-/** Who asks for a change, and the origin of the request. */
+/** The operator who requests a change, and the origin of the request. */
 export interface By {
   caller: Operator;
   origin: Origin;

@@ -47,7 +47,7 @@ const range = {
   countedThrough: 20n,
 };
 
-/** What core has of the queue; members of `range` replace those of one that it has counted. */
+/** The state of the queue in core. Members of `range` replace those of a counted range. */
 interface Known {
   last?: StoredAccount | undefined;
   isKnown?: boolean;

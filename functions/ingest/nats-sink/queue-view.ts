@@ -94,7 +94,7 @@ export const moveToState = (view: QueueView, cursor: bigint, isLost: boolean): v
     (totals, chain) => highestTotals(totals, chain.totals ?? noCounts),
     noCounts,
   );
-  // What was stored below a later start is lost, too.
+  // The stream has also lost what was stored below a later start.
   const starts = countedFrom.filter(({ totals }) => totals.stored <= counted.stored);
   const start = { through: 0n, totals: noCounts, ...starts.at(-1) };
   const totals = highestTotals(counted, start.totals);

@@ -8,7 +8,7 @@ import { createCommitConnections } from "../commit-connections.ts";
 const intervalMs = 1_000;
 const deadlineMs = 5_000;
 
-/** What counts for PostgreSQL; see `createStoredCounts`. */
+/** Counts stored envelopes for PostgreSQL; see `createStoredCounts`. */
 export type StoredCounts = ReturnType<typeof createStoredCounts>;
 
 /**

@@ -71,7 +71,7 @@ const hostColumns = {
   last: orNull(Number),
 };
 
-/** What decides on the states of a host's hours besides their accounts; times in milliseconds since the Unix epoch. */
+/** Facts of a host that decide the states of its hours, without its accounts. Times are milliseconds since the Unix epoch. */
 interface HostFacts extends Omit<RowOf<typeof hostColumns>, "queues" | "first" | "last"> {
   queues: readonly QueueFacts[];
 }
