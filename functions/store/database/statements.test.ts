@@ -80,3 +80,9 @@ it("read rows by their columns, exactly and with nulls", async () => {
     { hostId: "b", last: -1n, at: 0, seenAt: at },
   ]);
 });
+
+it("rejects a statement without one of the columns", async () => {
+  await expect(
+    readRows(db, { found: Number, missing: Number }, sql`select 1 as found`),
+  ).rejects.toThrow("the statement returned no column missing");
+});

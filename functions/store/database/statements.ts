@@ -78,14 +78,18 @@ export const readOne = async <Columns extends ReadColumns>(
   return row;
 };
 
-/** Returns the function that converts the rows of a statement. */
+/** Returns the function that converts the rows of a statement; it throws for a column that these lack. */
 export const rowReader = <Columns extends ReadColumns>(columns: Columns) => {
   const readers = Object.entries(columns).map(
     ([name, convert]) => [name, snakeCase(name), convert] as const,
   );
   return (row: Readonly<Record<string, unknown>>): RowOf<Columns> => {
     const converted: Record<string, unknown> = {};
-    for (const [name, column, convert] of readers) converted[name] = convert(row[column] as never);
+    for (const [name, column, convert] of readers) {
+      const value = row[column];
+      if (value === undefined) throw new Error(`the statement returned no column ${column}`);
+      converted[name] = convert(value as never);
+    }
     return converted as RowOf<Columns>;
   };
 };
