@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { listenHttp } from "#functions/node/http/http-listener.ts";
 import { people } from "#scripts/lab/people.ts";
 import { useTestWeb } from "#tests/support/web.ts";
-import { proxiedRoutes } from "./proxy.ts";
+import { proxiedPath, proxiedRoutes } from "./proxy.ts";
 import type { Fetch } from "./web.ts";
 
 const web = await useTestWeb();
@@ -118,6 +118,15 @@ describe("the routes of core that a browser reaches", () => {
     expect(refused.map(({ status }) => status)).toEqual([...Array(8).fill(404), 405, 200]);
     expect(refused.at(-1)?.headers.get("content-type")).toContain("text/html");
     expect(asked).toEqual([]);
+  });
+
+  it("have a pattern for each parameter, and none matches a dot segment", () => {
+    const patterns = proxiedRoutes.flatMap(([, path]) =>
+      [...proxiedPath(path).matchAll(/\{(.*?)\}(?=\/|$)/g)].map(([, pattern]) => pattern),
+    );
+    expect(patterns.length).toBeGreaterThan(10);
+    for (const pattern of patterns) expect("..").not.toMatch(new RegExp(`^${pattern}$`));
+    expect(() => proxiedPath("/collector/:unknown")).toThrow("no pattern of the parameter unknown");
   });
 
   it("need a session", async () => {

@@ -31,19 +31,23 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
 ];
 
 const uuid = "[0-9A-Fa-f-]{36}";
-/** What each parameter of these paths may be. */
+/** The pattern of each parameter of these paths. None matches `..`, which would name another path of core. */
 const patterns: Readonly<Record<string, string>> = {
   id: uuid,
   identity_id: uuid,
   diag: uuid,
   name: "[a-z0-9-]{1,63}",
-  hour: "[0-9A-Za-z%:.-]{1,64}",
+  hour: "[0-9][0-9A-Za-z%:.-]{0,63}",
 };
 const parameters = /:(\w+)/g;
 
-/** Returns the path under which web serves a path of core, with the pattern of each parameter. */
+/** Returns the path under which web serves a path of core, with the pattern of each parameter. Throws for a parameter without one. */
 export const proxiedPath = (path: string): string =>
-  `/api/core${path.replaceAll(parameters, (parameter, name: string) => `${parameter}{${patterns[name]}}`)}`;
+  `/api/core${path.replaceAll(parameters, (parameter, name: string) => {
+    const pattern = patterns[name];
+    if (pattern === undefined) throw new Error(`proxy: no pattern of the parameter ${name}`);
+    return `${parameter}{${pattern}}`;
+  })}`;
 
 /** For a message of 32 KiB in JSON, which escapes some characters as six bytes. */
 const bodyBytesMax = 200 * 1024;
