@@ -50,7 +50,7 @@ export const createAccountSender = (
 
   const send = (due: SealedAccount, account: SealedAccount, earlierAreLost = false) => {
     sent = { due, account, atMs: clock.monotonic() };
-    controls.push(encodeAccount(account, earlierAreLost));
+    controls.push(encodeAccount({ ...account, earlierAreLost }));
   };
   const mayBeSent = () => takesAccounts && !options.areAccountsPaused();
   const poke = () => {

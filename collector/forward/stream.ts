@@ -146,7 +146,7 @@ export const runStream = async (
       const envelopes = batch.map((records) => records.envelopes);
       if (compressBlock !== undefined && lengthOf(envelopes) >= blockBytesMin) {
         const raw = concatBytes(envelopes);
-        const block = { ...head, count: frame.records, rawBytes: raw.length };
+        const block = { ...head, envelopes: frame.records, rawBytes: raw.length };
         freeBatch(batch);
         yield encodeBlock(block, await compressBlock(raw));
         continue;

@@ -2,14 +2,7 @@
  * The queue stores a record as it is sent: encoded once, as a field `envelopes` of a `Frame` (docs/protocol.md). The concatenation of
  * stored records is therefore a `Frame` with nothing but envelopes. Decoding is rare.
  */
-import {
-  bytesField,
-  declareMessage,
-  integerField,
-  listField,
-  optionalField,
-  textField,
-} from "#proto/declared-message.ts";
+import { frameMessage } from "#proto/gen/ingest-messages.ts";
 import {
   attributeLength,
   type EnvelopeWriter,
@@ -112,28 +105,14 @@ export const sizeOfEnvelope = (length: number, sequence: number): number => {
   return Math.max(0, length - headBytes - numberLength(sequence) + overheadBytes);
 };
 
-const timestamp = declareMessage({ seconds: integerField(1), nanos: integerField(2) });
-const attribute = declareMessage({ name: textField(1), value: textField(2) });
-const frame = declareMessage({
-  envelopes: listField(
-    declareMessage({
-      kind: textField(2),
-      observedAt: optionalField(timestamp.field(3)),
-      source: textField(4),
-      attributes: listField(attribute.field(5)),
-      payload: bytesField(6),
-    }).field(4),
-  ),
-});
-
 /** Decodes a stored envelope. Throws if it is malformed. */
 export const decodeEnvelope = (bytes: Uint8Array): NewRecord => {
-  const envelope = frame.decode(bytes).envelopes.at(-1);
+  const envelope = frameMessage.decode(bytes).envelopes.at(-1);
   if (!envelope?.observedAt) throw new TypeError("this is not an envelope of a queue");
-  const { observedAt, attributes, ...record } = envelope;
+  const { sequence: _, observedAt, attributes, ...record } = envelope;
   return {
     ...record,
     observedAtMs: observedAt.seconds * 1000 + Math.round(observedAt.nanos / 1_000_000),
-    attributes: Object.fromEntries(attributes.map(({ name, value }) => [name, value])),
+    attributes: Object.fromEntries(attributes.map(({ key, value }) => [key, value])),
   };
 };

@@ -9,14 +9,7 @@
 import { createHash } from "node:crypto";
 import { type Clock, minuteMs } from "#kit/clock.ts";
 import { accountPayload, type SourceRefusal, sourceRefusals } from "#proto/completeness/account.ts";
-import {
-  bytesField,
-  declareMessage,
-  flagField,
-  integerField,
-  listField,
-  textField,
-} from "#proto/declared-message.ts";
+import { accountBodyMessage } from "#proto/gen/ingest-messages.ts";
 import { type AccountRow, type AccountTable, missingAccount } from "./account-table.ts";
 import {
   type AccountEvent,
@@ -360,35 +353,6 @@ export interface AccountSigner {
   sign(payload: Uint8Array): Uint8Array;
 }
 
-const countFields = { kind: textField(1), source: textField(2), records: integerField(3) };
-
-const bodyMessage = declareMessage({
-  hostId: textField(1),
-  queueId: bytesField(2),
-  number: integerField(3),
-  previousSha256: bytesField(4),
-  previousQueueId: bytesField(5),
-  fromMs: integerField(6),
-  toMs: integerField(7),
-  firstSequence: integerField(8),
-  lastSequence: integerField(9),
-  stopped: flagField(10),
-  atLeast: flagField(11),
-  accepted: listField(declareMessage({ ...countFields, bytes: integerField(4) }).field(12)),
-  refused: listField(
-    declareMessage({ ...countFields, reason: integerField(1), kind: textField(4) }).field(13),
-  ),
-  expired: integerField(14),
-  damaged: integerField(15),
-  fileGapBytes: integerField(16),
-  waitedMs: integerField(17),
-  ackedBeforeThrough: integerField(18),
-  certificateSha256: bytesField(19),
-  ended: flagField(20),
-  fileGaps: integerField(21),
-  fileGapsUnknown: integerField(22),
-});
-
 /** Encodes an `AccountBody`. */
 export const encodeAccountBody = (content: AccountContent, place: AccountPlace): Uint8Array => {
   const { fileGaps = 0, fileGapsUnknown = 0, ended = false } = content;
@@ -398,5 +362,6 @@ export const encodeAccountBody = (content: AccountContent, place: AccountPlace):
   }));
   const waitedMs = Math.round(content.waitedMs);
   const rounded = { ...content, refused, waitedMs, fileGaps, fileGapsUnknown, ended };
-  return bodyMessage.encode({ ...rounded, ...place });
+  // This collector has no rules that filter or redact.
+  return accountBodyMessage.encode({ ...rounded, filtered: [], redacted: [], ...place });
 };

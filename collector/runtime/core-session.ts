@@ -120,13 +120,13 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
   const hasHeartbeats = loaded.config.management.coreUrl !== undefined;
   const onDirective = createDirectiveFollower({
     actions: {
-      config_assigned: () => options.onConfigAssigned(fetchDesiredConfig),
-      renew_now: () => renewals?.trigger(),
-      report_now: () => {
+      configAssigned: () => options.onConfigAssigned(fetchDesiredConfig),
+      renewNow: () => renewals?.trigger(),
+      reportNow: () => {
         streamed.renewReport();
         heartbeats.trigger();
       },
-      send_diag: ({ requestId }) => answerDiag(requestId),
+      sendDiag: ({ requestId }) => answerDiag(requestId),
     },
     ...env,
     signal: closing.signal,
@@ -151,7 +151,7 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
       accepted();
       if (answer.renew_now) renewals?.trigger();
       if (answer.send_diag)
-        onDirective({ action: "send_diag", spreadMs: 0, requestId: answer.send_diag.request_id });
+        onDirective({ action: "sendDiag", spreadMs: 0, requestId: answer.send_diag.request_id });
       options.onHeartbeatAnswer(answer, fetchDesiredConfig);
     },
     onFailure: (code) => {

@@ -2,6 +2,7 @@ import {
   everyNumber,
   type NumberColumn,
   type ReportedNumber,
+  reportedNumbers,
 } from "#proto/management/reported-numbers.ts";
 import { boolean, counter, integer, nullable, table, text, timestamp, uuid } from "./columns.ts";
 import { certificate, collectorIdentity } from "./enrollment.ts";
@@ -10,13 +11,10 @@ import { certificate, collectorIdentity } from "./enrollment.ts";
 export type RenewalStatus = "not_configured" | "ok" | "due" | "retrying" | "failed";
 
 /** With a default where a previous core on this schema does not write the column; null while the number is not known. */
-const numberColumn = ({
-  column,
-  absent,
-  field,
-}: ReportedNumber): ReturnType<typeof nullable.counter> => {
+const numberColumn = ({ column, absent }: ReportedNumber): ReturnType<typeof nullable.counter> => {
   if (absent === "zero") return counter(column).default(0);
-  return absent === undefined && field === undefined ? counter(column) : nullable.counter(column);
+  const isUnknown = absent !== undefined || column in reportedNumbers.process;
+  return isUnknown ? nullable.counter(column) : counter(column);
 };
 
 /** The newest heartbeat of an identity, and what core derives from it and the one before. */

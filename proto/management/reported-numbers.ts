@@ -19,8 +19,6 @@ export interface ReportedNumber {
   readonly csv?: string;
   /** Its name in `StatusFigures`: a status carries it, so that the digest of the report leaves it out. */
   readonly status?: string;
-  /** The number of its field there, if it is of the process. */
-  readonly field?: number;
   /** Its column in `fleet_status`: a figure changes with each heartbeat of a host that works, and alone leaves the stored report as it is. */
   readonly figure?: string;
   /** The report sorts by this figure. */
@@ -119,7 +117,6 @@ export const reportedNumbers = {
     rss_bytes: number({
       column: "rss_bytes",
       status: "rssBytes",
-      field: 7,
       figure: "rss_bytes",
       label: "Memory",
       unit: "bytes",
@@ -128,7 +125,6 @@ export const reportedNumbers = {
     cpu_ms: number({
       column: "cpu_ms",
       status: "cpuMs",
-      field: 8,
       figure: "cpu_ms",
       unit: "milliseconds",
       meaning: "CPU time of the process since its start.",

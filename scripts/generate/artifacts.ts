@@ -4,8 +4,8 @@ import { renderChatRelationsPage } from "./chat-relations-page.ts";
 import { renderCollectorKeys, renderConfigurations } from "./configuration.ts";
 import { documentedRoutes } from "./documented-routes.ts";
 import { renderGoals } from "./goals-table.ts";
+import { renderIngestMessages } from "./ingest-messages.ts";
 import { replaceRegion } from "./markdown.ts";
-
 import { renderMetrics } from "./metrics-table.ts";
 import { historyFile, renderHistory } from "./migration-history.ts";
 import { namedSchemas } from "./name-schemas.ts";
@@ -67,6 +67,7 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: "docs/problems.md", text: renderProblemsPage() },
   { path: "proto/gen/problem-codes.ts", text: renderProblemCodes() },
   { path: "proto/gen/readable-routes.ts", text: renderReadableRoutes() },
+  { path: "proto/gen/ingest-messages.ts", text: renderIngestMessages() },
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   { path: "docs/performance-goals.md", text: renderGoals() },
   ...renderNumberLists(),

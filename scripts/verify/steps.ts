@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { checkDocuments } from "../docs-check/check-documents.ts";
 import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
+import { renderIngestMessages } from "../generate/ingest-messages.ts";
 import { renderProblemCodes } from "../generate/problems-page.ts";
 import { renderReadableRoutes } from "../generate/readable-routes.ts";
 import { readReliability } from "../reliability/cases.ts";
@@ -89,6 +90,7 @@ const generatedProtocol = () =>
     if (generated.fault !== undefined) return generated;
     await writeFile(join(folder, "proto/gen/problem-codes.ts"), renderProblemCodes());
     await writeFile(join(folder, "proto/gen/readable-routes.ts"), renderReadableRoutes());
+    await writeFile(join(folder, "proto/gen/ingest-messages.ts"), renderIngestMessages());
     return compareFolders(join(folder, "proto/gen"), "proto/gen");
   });
 

@@ -292,7 +292,7 @@ const writeBlock = (
   const raw = frame.subarray(reader.pos);
   const data = zstdCodec.compress(raw);
   const head = { hostId, queueId, previousSequence: first - 1, lastSequence: first - 1 + count };
-  const parts = encodeBlock({ ...head, count, rawBytes: raw.length }, [data]);
+  const parts = encodeBlock({ ...head, envelopes: count, rawBytes: raw.length }, [data]);
   const length = parts.reduce((sum, part) => sum + part.length, 0);
   stream.write(Buffer.concat([grpcMessagePrefix(length, false), ...parts.slice(0, -1)]));
   stream.write(data);
