@@ -1,5 +1,4 @@
-import { serveStatic } from "@hono/node-server/serve-static";
-import { Hono, type MiddlewareHandler, type Next } from "hono";
+import { Hono, type MiddlewareHandler } from "hono";
 import { etag } from "hono/etag";
 import { routePath } from "hono/route";
 import { secureHeaders } from "hono/secure-headers";
@@ -11,9 +10,8 @@ import { requestPath } from "#kit/request-path.ts";
 import { withTimeout } from "#kit/with-timeout.ts";
 import { clientAddress, isTrustedProxy } from "./client-address.ts";
 import { type CoreClient, createCoreClient } from "./core-client.ts";
-import { createRefusalLimit, deviceLimit, limitAddress } from "./limit-address.ts";
-import { loginPage, signOutPage } from "./login-page.ts";
-import type { PageLinks } from "./page-frame.ts";
+import { deviceLimit, limitAddress } from "./limit-address.ts";
+import { createPages, pageLinksOf } from "./pages.ts";
 import { createProblemRenderer, WebProblem } from "./problems.ts";
 import {
   createAskPerson,
@@ -21,23 +19,16 @@ import {
   createDevicePages,
   formTargetOf,
 } from "./programs/consent.ts";
-import { createAdmitBody, createGateway, createScimGateway } from "./programs/gateway.ts";
+import { createGateways } from "./programs/gateway.ts";
 import { createSealedCodes, createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedPath, proxiedRoutes } from "./proxy.ts";
-import { queryOf } from "./read-request.ts";
 import { isNavigation, showRefusal } from "./refusal-page.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
-import { createSessions, type Sessions } from "./session.ts";
+import { createSessions } from "./session.ts";
 import { callbackPath } from "./sign-in/authorization-code.ts";
 import { authorizePath, devicePath } from "./sign-in/fresh-sign-in.ts";
-import { localPath } from "./sign-in/local-path.ts";
 import { findPersonBySubject } from "./sign-in/people.ts";
-import {
-  backchannelLogoutPath,
-  createSignIn,
-  isProviderReturn,
-  loginPath,
-} from "./sign-in/routes.ts";
+import { backchannelLogoutPath, createSignIn } from "./sign-in/routes.ts";
 import { createSessionRoute, createSignedIn } from "./signed-in.ts";
 import type { Web } from "./web.ts";
 
@@ -54,100 +45,6 @@ const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath, back
 /** Pages with forms, on which a GET changes nothing. People reach them by a link, or from the provider, which is another site. */
 const formPaths: readonly string[] = [authorizePath, devicePath];
 
-/** Paths of the build that are public: never the manifest, hidden files or the application's page. */
-const assetPath = /^\/(assets\/[\w.-]+|[\w-]+)\.(css|ico|js|map|png|svg|txt|webmanifest|woff2)$/;
-/** Paths of files rather than pages. */
-const filePath = /^\/assets\/|\.[^/]*$/;
-/** Vite puts eight characters of hash before the extension. */
-const hashedPath = /^\/assets\/.*-[\w-]{8}\.[a-z0-9]+$/;
-
-/** Creates the pages that browsers show, and their assets; without a build only the sign-in page. */
-const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions: Sessions) => {
-  const files = ui && {
-    asset: serveFile({ root: ui.folder }),
-    application: serveFile({ path: `${ui.folder}/index.html` }),
-  };
-  const links = pageLinksOf(ui);
-  const providerName = config.identityProvider.name;
-  return {
-    /** `GET /login`: the sign-in page. Redirects a signed-in person unless the page has a message. */
-    login: async (c: WebContext) => {
-      const query = queryOf(c);
-      const returnTo = localPath(query.get("return_to") ?? undefined);
-      const [given, id, part] = ["reason", "id", "part"].map(
-        (name) => query.get(name) ?? undefined,
-      );
-      const isReturn = isProviderReturn(config, {
-        state: query.get("state"),
-        cookieHeader: c.req.header("cookie"),
-      });
-      const reason = isReturn ? "signed_out_at_provider" : given;
-      const state = await sessions.read(c.req.header("cookie"));
-      if (state.kind === "valid" && reason === undefined) return c.redirect(returnTo, 302);
-      return c.html(
-        loginPage({
-          providerName,
-          links,
-          returnTo,
-          reason,
-          id,
-          part,
-          hasSession: state.kind === "valid",
-        }),
-      );
-    },
-    /** Serves an asset of the build; calls the next handler for every other path. */
-    asset: async (c: WebContext, next: Next) => {
-      if (!files || !assetPath.test(c.req.path)) return next();
-      return (await files.asset(c)) ?? rejectPath();
-    },
-    /** `GET` of any other path: the application, or without a session a redirect to the sign-in page. */
-    application: async (c: WebContext) => {
-      const state = await sessions.read(c.req.header("cookie"));
-      if (state.kind === "valid") {
-        // A script or style that the build does not have must not receive a page.
-        const isPage = !filePath.test(c.req.path) || c.req.header("accept")?.includes("text/html");
-        return (isPage && (await files?.application(c))) || rejectPath();
-      }
-      const { pathname, search } = new URL(c.req.url);
-      const returnTo = localPath(`${pathname}${search}`);
-      const expired = state.kind === "expired" ? { reason: "session_expired" as const } : {};
-      return c.redirect(loginPath({ returnTo, ...expired }), 302);
-    },
-  };
-};
-
-/** Returns the paths of the build's files to which web's own pages link. */
-const pageLinksOf = (ui: Web["ui"]): PageLinks => {
-  const linked = (source: string) => ui?.manifest[source] && `/${ui.manifest[source].file}`;
-  return {
-    iconPath: ui && "/icon.svg",
-    stylePath: linked("design/login.css"),
-    themePath: linked("browser/apply-theme.ts"),
-  };
-};
-
-const rejectPath = (): never => {
-  throw new WebProblem("not_found", { detail: "No such path" });
-};
-
-/**
- * Returns a handler that serves the best precompressed form of a file, or returns undefined if it is missing. Browsers cache a path with a
- * content hash for a year, and revalidate other assets each time. They do not store the page: Back would show it after a sign-out.
- */
-const serveFile = (source: { root: string } | { path: string }) => {
-  const serve = serveStatic<WebEnv>({ ...source, precompressed: true });
-  return async (c: WebContext): Promise<Response | undefined> => {
-    const response = await serve(c, async () => undefined);
-    if (!response) return undefined;
-    // serveStatic calls onFound after it has built the response: headers set there are lost outside of its own listener.
-    const asset = hashedPath.test(c.req.path) ? "public, max-age=31536000, immutable" : "no-cache";
-    response.headers.set("Cache-Control", "root" in source ? asset : "no-store");
-    response.headers.set("Vary", "Accept-Encoding");
-    return response;
-  };
-};
-
 /**
  * Creates web's HTTP app (docs/deploy.md). Order: request id, headers of every response, origin check, routes. One translator renders
  * every error.
@@ -159,8 +56,7 @@ export const createWebApp = (
   const { clock, config, log } = web;
   const app = new Hono<WebEnv>({ getPath: requestPath });
   const core = createCoreClient(web);
-  const links = pageLinksOf(web.ui);
-  app.use(serveRequests(web, createAddressOf(web, remoteAddressOf), links));
+  app.use(serveRequests(web, createAddressOf(web, remoteAddressOf)));
   app.use(createSecureHeaders(config));
   app.use(limitQuery);
   for (const path of ["/api/*", ...formPaths])
@@ -168,11 +64,11 @@ export const createWebApp = (
       if (!crossSitePaths.includes(c.req.path)) checkOrigin(c, config.origin);
       await next();
     });
-  const { routes, pages } = createRoutes(web, { core, links, isStopping });
+  const { routes, pages } = createRoutes(web, { core, isStopping });
   mount(app, routes);
-  const admitBody = createAdmitBody(core, clock);
-  app.all("/v1/*", createGateway({ core, admitBody, exchanges: createRefusalLimit(clock) }));
-  app.all("/scim/*", createScimGateway({ core, admitBody }));
+  const gateways = createGateways(core, clock);
+  app.all("/v1/*", gateways.v1);
+  app.all("/scim/*", gateways.scim);
   // Programs call these: a redirect to the sign-in page would not help them.
   for (const path of ["/api/*", "/oauth/*", "/.well-known/*"])
     app.all(path, () => {
@@ -208,17 +104,18 @@ const createAddressOf = (
 
 /** Sets each request's id, address and span, and each response's headers; replaces a problem by a page, and logs the request. */
 const serveRequests = (
-  { clock, entropy, log, tracer }: Web,
+  { clock, entropy, log, tracer, ui }: Web,
   addressOf: (c: WebContext) => string,
-  links: PageLinks,
 ): MiddlewareHandler<WebEnv> => {
   const bodies = createRequestBodies(clock);
+  const links = pageLinksOf(ui);
   return async (c, next) => {
     const given = c.req.header("x-request-id");
     const requestId = isRequestId(given) ? given : uuidv7({ clock, entropy });
     c.set("requestId", requestId);
     c.set("remoteAddress", addressOf(c));
     c.set("bodies", bodies);
+    c.set("links", links);
     const startedAt = clock.monotonic();
     // A browser's own trace is not continued: anybody could choose what is recorded.
     const { method, path } = c.req;
@@ -236,7 +133,7 @@ const serveRequests = (
         if (c.res.status >= 500) span.fail();
       },
     );
-    if (isNavigation(c)) await showRefusal(c, links);
+    if (isNavigation(c)) await showRefusal(c);
     const { headers, status } = c.res;
     headers.set("X-Request-Id", requestId);
     if (!headers.has("Cache-Control")) headers.set("Cache-Control", "no-store");
@@ -276,7 +173,7 @@ const createReadiness = (
       // Core answers web itself with 401, which is enough.
       passes(
         "core",
-        core.call({ path: "/whoami", requestId }).then((response) => response.body?.cancel()),
+        core.call({ path: "/v1/whoami", requestId }).then((response) => response.body?.cancel()),
       ),
     ]),
   );
@@ -299,23 +196,17 @@ const createReadiness = (
 /** Creates web's own routes, and its pages. */
 const createRoutes = (
   web: Web,
-  { core, links, isStopping }: { core: CoreClient; links: PageLinks; isStopping(): boolean },
+  { core, isStopping }: { core: CoreClient; isStopping(): boolean },
 ) => {
   const { config, clock } = web;
   const sessions = createSessions(web);
-  const signIn = createSignIn(web, {
-    sessions,
-    core,
-    isStopping,
-    showSignOut: (url) => signOutPage({ providerName: config.identityProvider.name, url, links }),
-  });
+  const signIn = createSignIn(web, { sessions, core, isStopping });
   const signedIn = createSignedIn(clock, sessions);
   const pages = createPages(web, sessions);
   const askPerson = createAskPerson({ sessions, core, clock });
   const codes = createSealedCodes(web);
-  const authorize = createAuthorize({ core, askPerson, links, codes });
-  const { trustedProxies } = config;
-  const device = createDevicePages({ core, askPerson, links, trustedProxies });
+  const authorize = createAuthorize(askPerson, codes);
+  const device = createDevicePages(askPerson, config.trustedProxies);
   const tokens = createTokenEndpoints(web, { core, codes });
   const routes: readonly Route[] = [
     ["GET", "/healthz", health],

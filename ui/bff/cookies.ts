@@ -2,6 +2,7 @@ import { TimeSpan } from "oslo";
 import { CookieController, parseCookies } from "oslo/cookie";
 import { base64url } from "oslo/encoding";
 import type { Entropy } from "#kit/entropy.ts";
+import type { WebConfig } from "./config.ts";
 
 /** One cookie of web. The only file that imports oslo. */
 export type WebCookie = ReturnType<typeof createCookie>;
@@ -18,14 +19,22 @@ export const cookieNames = (header: string | undefined, prefix: string): string[
  */
 const pairsOf = (header = ""): string[] => header.split(/; */);
 
+type Transport = Pick<WebConfig, "secure">;
+
+/** Returns the name of a cookie: on https with `__Host-`, which no other host can set, or `__Secure-` for a path of its own. */
+export const cookieName = ({ secure }: Transport, name: string, path: string): string => {
+  if (!secure) return name;
+  return path === "/" ? `__Host-${name}` : `__Secure-${name}`;
+};
+
 /** Creates a cookie of this name, path and lifetime: HttpOnly, SameSite=Lax, and `Secure` on https. */
-export const createCookie = (options: {
-  name: string;
-  path: string;
-  secure: boolean;
-  ttlSeconds: number;
-}) => {
-  const { name, path, secure, ttlSeconds } = options;
+export const createCookie = (
+  config: Transport,
+  options: { name: string; path: string; ttlSeconds: number },
+) => {
+  const { path, ttlSeconds } = options;
+  const { secure } = config;
+  const name = cookieName(config, options.name, path);
   const controller = new CookieController(
     name,
     { httpOnly: true, sameSite: "lax", secure, path },

@@ -11,10 +11,8 @@ import type { Web } from "./web.ts";
 /** A request to core. */
 export interface CoreCall {
   method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  /** The path after `SVC_API_URL`, with its query: `/whoami`. */
+  /** The path at core, with its query: `/v1/whoami`. */
   path: string;
-  /** Whether the path begins at core's root, without `/v1`: `/scim/v2/Users`. */
-  isAtRoot?: boolean;
   /** The person to call as, and the session's id; web itself by default. */
   as?: { userId: string; id?: string; expiresAt?: number };
   requestId: string;
@@ -51,6 +49,7 @@ export const createCoreClient = ({
   tracer,
 }: Pick<Web, "config" | "clock" | "fetch" | "tracer">) => {
   const signBridgeToken = createBridge({ config, clock });
+  const root = config.apiUrl.slice(0, -"/v1".length);
 
   const send = async ({
     method = "GET",
@@ -83,9 +82,8 @@ export const createCoreClient = ({
     };
     clock.sleep(timeoutMs, answered.signal).then(stopLate, () => undefined);
     browser?.addEventListener("abort", () => stop.abort(), { signal: answered.signal });
-    const base = rest.isAtRoot ? config.apiUrl.slice(0, -"/v1".length) : config.apiUrl;
     try {
-      return await fetch(base + path, {
+      return await fetch(root + path, {
         method,
         headers,
         redirect: "error",
@@ -120,7 +118,7 @@ export const createCoreClient = ({
     call,
     /** Returns null when core rejects the person or the session (401). Throws `database_unavailable` when core reports that. */
     whoami: async (session: WebSession, requestId: string) => {
-      const response = await call({ path: "/whoami", as: session, requestId });
+      const response = await call({ path: "/v1/whoami", as: session, requestId });
       if (response.status === 401) return null;
       if (!response.ok) throw await coreProblem(response, "whoami");
       const view = v.safeParse(WhoamiResponse, await response.json());
@@ -133,13 +131,14 @@ export const createCoreClient = ({
      * `core_unavailable` or `database_unavailable` unless core confirms the report, or answers with a status of `accepts`.
      */
     report: async (
-      path: "/operator/sign-ins" | "/operator/sign-outs" | "/operator/provider-logouts",
+      what: "sign-ins" | "sign-outs" | "provider-logouts",
       json: object,
       {
         accepts = [],
         ...options
       }: Pick<CoreCall, "as" | "requestId"> & { accepts?: readonly number[] },
     ): Promise<Response> => {
+      const path = `/v1/operator/${what}`;
       const response = await call({ method: "POST", path, json, ...options });
       if (!response.ok && !accepts.includes(response.status))
         throw await coreProblem(response, path);

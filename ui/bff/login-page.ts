@@ -1,6 +1,7 @@
 import { html } from "hono/html";
 import { isRequestId } from "#kit/request-id.ts";
-import { cardPage, type PageLinks, product } from "./page-frame.ts";
+import { product, showCard } from "./page-frame.ts";
+import type { WebContext } from "./request.ts";
 import {
   type NeededPart,
   neededParts,
@@ -113,28 +114,29 @@ const partMessages: Readonly<Record<NeededPart, (providerName: string) => string
   web_database: () => "The web server gets no answer from its own database.",
 };
 
-const isReason = (text: string): text is keyof typeof messages => Object.hasOwn(messages, text);
+const isReason = (text: string | null): text is keyof typeof messages =>
+  text !== null && Object.hasOwn(messages, text);
 
-/**
- * Renders the sign-in page: one card, one link, no JavaScript needed. `reason` and `id` come from the address; an unknown reason and a
- * malformed id are not shown.
- */
-export const loginPage = (options: {
+/** What the sign-in page shows. */
+interface LoginOptions {
   providerName: string;
   /** A path of this origin. */
   returnTo: string;
-  reason?: string | undefined;
-  id?: string | undefined;
-  /** The part that did not answer, or the provider's error; an unknown one is not shown. */
-  part?: string | undefined;
+  /** From the address, as `id` and `part`; an unknown one is not shown. */
+  reason: string | null;
+  id: string | undefined;
+  /** The part that did not answer, or the provider's error. */
+  part: string | null;
   /** Whether the browser still has a session, so that it can return without signing in. */
-  hasSession?: boolean;
-  links: PageLinks;
-}) => {
-  const { providerName, returnTo, reason = "", id, links } = options;
+  hasSession: boolean;
+}
+
+/** Shows the sign-in page: one card, one link, no JavaScript needed. */
+export const showLogin = (c: WebContext, options: LoginOptions) => {
+  const { providerName, returnTo, id } = options;
   const part = neededParts.find((name) => name === options.part);
   const error = providerErrors.find((name) => name === options.part);
-  const message = isReason(reason) ? messages[reason] : undefined;
+  const message = isReason(options.reason) ? messages[options.reason] : undefined;
   const kind = message?.isNotice
     ? { name: "login-notice", role: "status" }
     : { name: "login-refusal", role: "alert" };
@@ -158,24 +160,5 @@ ${reference && html`<p>Reference <code>${reference}</code></p>`}
 }
 <a class="button button-primary login-button" href="${action}">Sign in with ${providerName}</a>
 ${options.hasSession && !message?.needsSignIn && html`<a class="button login-button" href="${returnTo}">Return with your present session</a>`}`;
-  return cardPage({ title: "Sign in", card, links });
-};
-
-/** Renders the page after a sign-out that leads to the identity provider: `url` ends the session there. */
-export const signOutPage = ({
-  providerName,
-  url,
-  links,
-}: {
-  providerName: string;
-  url: string;
-  links: PageLinks;
-}) => {
-  const card = html`<h1>${product}</h1>
-<div class="login-notice" role="status">
-<h2>You are signed out</h2>
-<p>${providerName} signs you out there too.</p>
-</div>
-<a class="button button-primary login-button" href="${url}">Continue to ${providerName}</a>`;
-  return cardPage({ title: "Sign out", card, links });
+  return showCard(c, "Sign in", card);
 };

@@ -1,29 +1,16 @@
 import { html } from "hono/html";
+import type { WebContext } from "./request.ts";
 
 /** The product's name on its pages. */
 export const product = "Collector fleet";
 
-/** URL paths of the parts of a page that web renders itself; without them the page is plain. */
-export interface PageLinks {
-  iconPath?: string | undefined;
-  stylePath?: string | undefined;
-  /** The script that applies the chosen theme. */
-  themePath?: string | undefined;
-}
-
 /** HTML whose parts are escaped. */
 export type Html = ReturnType<typeof html>;
 
-/** Renders a page with one card, which needs no JavaScript. */
-export const cardPage = ({
-  title,
-  card,
-  links: { iconPath, stylePath, themePath },
-}: {
-  title: string;
-  card: Html;
-  links: PageLinks;
-}): Html => html`<!doctype html>
+/** Answers with a page of one card, which needs no JavaScript. */
+export const showCard = (c: WebContext, title: string, card: Html, status = 200) => {
+  const { iconPath, stylePath, themePath } = c.get("links");
+  const page = html`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -41,3 +28,5 @@ ${card}
 </body>
 </html>
 `;
+  return c.html(page, status as 200);
+};

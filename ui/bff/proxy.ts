@@ -1,8 +1,9 @@
 import { readableRoutes } from "#proto/gen/readable-routes.ts";
 import type { CoreClient } from "./core-client.ts";
+import { forwardRequest, forwardResponse } from "./forward.ts";
 import { WebProblem } from "./problems.ts";
 import { bodyMediaTypeOf, readRequestBody } from "./read-request.ts";
-import { forwardResponse, type WebContext } from "./request.ts";
+import type { WebContext } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { endSession, type SignedInHandler } from "./signed-in.ts";
 
@@ -52,17 +53,6 @@ export const proxiedPath = (path: string): string =>
 /** For a message of 32 KiB in JSON, which escapes some characters as six bytes. */
 const bodyBytesMax = 200 * 1024;
 
-/** The headers of core's response that the browser receives. */
-const forwardedHeaders = [
-  "content-type",
-  "content-disposition",
-  "retry-after",
-  "x-accel-buffering",
-  "x-core-time",
-  "etag",
-  "x-generated-at",
-];
-
 /**
  * Returns the handler of one of `proxiedRoutes`: forwards a request to core as the session's person, and streams core's response back.
  * Core's path is made from the route, never from the request's own path.
@@ -75,21 +65,17 @@ export const createProxy =
       encodeURIComponent(c.req.param(name) ?? ""),
     );
     const method = c.req.method as ProxiedMethod;
-    const response = await core.call({
+    const response = await forwardRequest(c, core, {
       method,
-      path: `${path}${search}`,
+      path: `/v1${path}${search}`,
       as: session,
-      requestId: c.get("requestId"),
-      accept: c.req.header("accept") ?? "*/*",
-      ifNoneMatch: c.req.header("if-none-match"),
       ...(method === "POST" || method === "PUT" ? { body: await readJsonBytes(c) } : {}),
-      signal: c.req.raw.signal,
     });
     if (response.status === 401) {
       await response.body?.cancel();
       throw await endSession(c, sessions);
     }
-    return forwardResponse(c, response, forwardedHeaders);
+    return forwardResponse(c, response, ["x-core-time"]);
   };
 
 const readJsonBytes = async (c: WebContext): Promise<Uint8Array<ArrayBuffer>> => {

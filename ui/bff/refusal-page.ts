@@ -1,6 +1,6 @@
 import { html } from "hono/html";
 import * as v from "valibot";
-import { cardPage, type Html, type PageLinks } from "./page-frame.ts";
+import { showCard } from "./page-frame.ts";
 import type { WebProblemCode } from "./problems.ts";
 import type { WebContext } from "./request.ts";
 import { localPath } from "./sign-in/local-path.ts";
@@ -74,10 +74,19 @@ export const isNavigation = (c: WebContext): boolean => {
 };
 
 /** Replaces a problem document by a page with the same message, status and headers. */
-export const showRefusal = async (c: WebContext, links: PageLinks): Promise<void> => {
+export const showRefusal = async (c: WebContext): Promise<void> => {
   if (!c.res.headers.get("content-type")?.startsWith("application/problem+json")) return;
   const problem = v.parse(ProblemOfPage, await c.res.json().catch(() => undefined));
-  c.res = await c.html(refusalPage(problem, nextStep(c, problem), links), c.res.status as 403);
+  const { code, title, detail, request_id: reference } = problem;
+  const next = nextStep(c, problem);
+  const [heading, text = detail] = isWebCode(code) ? messages[code] : [title];
+  const card = html`<h1>${heading}</h1>
+<div class="login-refusal" role="alert">
+<p>${text}</p>
+${reference && html`<p>Reference <code>${reference}</code></p>`}
+</div>
+<a class="button button-primary login-button" href="${next.path}">${next.label}</a>`;
+  c.res = await showCard(c, heading, card, c.res.status);
 };
 
 /** Returns where the page leads: the sign-in page, the same page if a retry can help, or the home page. */
@@ -88,21 +97,6 @@ const nextStep = (c: WebContext, { code, action, sign_in }: ProblemOfPage) => {
   const isRetry = c.req.method === "GET" && action === "retry";
   const path = isRetry ? localPath(`${pathname}${search}`) : "/";
   return { path, label: path === "/" ? "Go to the home page" : "Try again" };
-};
-
-const refusalPage = (
-  { code, title, detail, request_id: reference }: ProblemOfPage,
-  next: { path: string; label: string },
-  links: PageLinks,
-): Html => {
-  const [heading, text = detail] = isWebCode(code) ? messages[code] : [title];
-  const card = html`<h1>${heading}</h1>
-<div class="login-refusal" role="alert">
-<p>${text}</p>
-${reference && html`<p>Reference <code>${reference}</code></p>`}
-</div>
-<a class="button button-primary login-button" href="${next.path}">${next.label}</a>`;
-  return cardPage({ title: heading, card, links });
 };
 
 const isWebCode = (code: string): code is WebProblemCode => Object.hasOwn(messages, code);

@@ -10,7 +10,16 @@ export interface WebEnv {
     /** The client's address: the direct peer's, or what a trusted proxy reports. */
     remoteAddress: string;
     bodies: RequestBodies;
+    links: PageLinks;
   };
+}
+
+/** URL paths of the parts of a page that web renders itself; without them the page is plain. */
+export interface PageLinks {
+  iconPath?: string | undefined;
+  stylePath?: string | undefined;
+  /** The script that applies the chosen theme. */
+  themePath?: string | undefined;
 }
 
 /** Web's request context. */
@@ -19,15 +28,7 @@ export type WebContext = Context<WebEnv>;
 /** Handles one request. */
 export type Handler = (c: WebContext) => Response | Promise<Response>;
 
-/** Returns core's response with only these headers, and streams its body. */
-export const forwardResponse = (
-  c: WebContext,
-  response: Response,
-  names: readonly string[],
-): Response => {
-  const headers = names.flatMap((name) => {
-    const value = response.headers.get(name);
-    return value === null ? [] : [[name, value]];
-  });
-  return c.newResponse(response.body, response.status as 200, Object.fromEntries(headers));
+/** Adds these `Set-Cookie` headers to the response. */
+export const setCookies = (c: WebContext, cookies: readonly string[]): void => {
+  for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
 };

@@ -13,8 +13,8 @@
 import { errors } from "jose";
 import { LRUCache } from "lru-cache";
 import * as v from "valibot";
-import { signJwt, verifyJwt } from "#kit/jwt.ts";
 import { createCookie, randomToken } from "./cookies.ts";
+import { createSignedTokens } from "./signed-tokens.ts";
 import type { Web } from "./web.ts";
 
 /** A signed-in person. */
@@ -54,8 +54,6 @@ type SessionCookie =
 /** Issues, reads and ends sessions. */
 export type Sessions = ReturnType<typeof createSessions>;
 
-const audience = "web";
-const type = "session+jwt";
 /** Ended sessions kept in memory: about 10 MB. */
 const endedMax = 100_000;
 /** The clocks of web's replicas differ by less. A session that begins later was issued by a wrong clock, and would last too long. */
@@ -75,26 +73,17 @@ const Claims = v.object({
 });
 
 /** Creates the sessions. On https the cookie is `__Host-svc_session`, which no other host can set; on http `svc_session`. */
-export const createSessions = ({
-  config,
-  clock,
-  entropy,
-}: Pick<Web, "config" | "clock" | "entropy">) => {
-  const { secure, sessionTtlSeconds: ttlSeconds } = config;
-  const cookieName = secure ? "__Host-svc_session" : "svc_session";
-  const cookie = createCookie({ name: cookieName, path: "/", secure, ttlSeconds });
+export const createSessions = (web: Pick<Web, "config" | "clock" | "entropy">) => {
+  const { config, clock, entropy } = web;
+  const ttlSeconds = config.sessionTtlSeconds;
+  const cookie = createCookie(config, { name: "svc_session", path: "/", ttlSeconds });
+  const tokens = createSignedTokens(web, { type: "session+jwt", audience: "web", claims: Claims });
   const endedIds = new LRUCache<string, true>({ max: endedMax });
   const read = async (cookieHeader: string | undefined): Promise<SessionCookie> => {
     const token = cookie.read(cookieHeader);
     if (token === null) return { kind: "none" };
     try {
-      const currentDate = new Date(clock.now());
-      const { payload } = await verifyJwt(token, config.sessionSecrets, {
-        typ: type,
-        audience,
-        currentDate,
-      });
-      const claims = v.parse(Claims, payload);
+      const claims = await tokens.verify(token);
       const {
         jti: id,
         sub: userId,
@@ -103,7 +92,7 @@ export const createSessions = ({
         auth_time: authenticatedAt = claims.iat,
       } = claims;
       if (endedIds.has(id)) return { kind: "none" };
-      if (claims.iat > currentDate.getTime() / 1000 + aheadSecondsMax) return { kind: "expired" };
+      if (claims.iat > clock.now() / 1000 + aheadSecondsMax) return { kind: "expired" };
       const replaced = claims.replaced.map((session) => ({
         id: session.id,
         expiresAt: session.exp,
@@ -132,21 +121,18 @@ export const createSessions = ({
               .slice(-replacedMax)
           : [];
       const id = randomToken(entropy);
-      const expiresAt = iat + ttlSeconds;
       const claims = {
         jti: id,
         sub: userId,
-        aud: audience,
         iat,
-        exp: expiresAt,
         name,
         auth_time: iat - (authenticationAgeSeconds ?? 0),
         ...(replaced.length === 0
           ? {}
           : { replaced: replaced.map((session) => ({ id: session.id, exp: session.expiresAt })) }),
       };
-      const token = await signJwt(claims, type, config.sessionSecrets.secret);
-      return { cookie: cookie.set(token), session: { id, expiresAt } };
+      const token = await tokens.sign(claims, ttlSeconds);
+      return { cookie: cookie.set(token), session: { id, expiresAt: iat + ttlSeconds } };
     },
     read,
     /** Ends the session of these cookies, if any. Returns the `Set-Cookie` header that deletes it in the browser. */

@@ -84,7 +84,7 @@ const createChatCheck = (
   let known: { answer: boolean; at: number } | undefined;
   const ask = singleFlight(async (as: WebSession, requestId: string) => {
     const answer = await core
-      .call({ path: "/chat/status", as, requestId })
+      .call({ path: "/v1/chat/status", as, requestId })
       .then(readChatAnswer, () => undefined);
     if (answer !== undefined) known = { answer, at: clock.monotonic() };
     return answer ?? false;

@@ -7,23 +7,16 @@ import type { Scope } from "#proto/operator/scopes.ts";
 import { plainLine } from "#proto/plain-text.ts";
 import { isTrustedProxy } from "../client-address.ts";
 import { type CoreClient, coreProblem } from "../core-client.ts";
-import { cardPage, type Html, type PageLinks } from "../page-frame.ts";
+import { showCard } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
 import { queryOf, readForm } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
-import type { Sessions, WebSession } from "../session.ts";
+import type { Sessions } from "../session.ts";
 import { authorizePath, devicePath, isFresh } from "../sign-in/fresh-sign-in.ts";
 import { localPath } from "../sign-in/local-path.ts";
 import { loginPath } from "../sign-in/routes.ts";
 import { endSession } from "../signed-in.ts";
 import type { SealedCodes } from "./token.ts";
-
-/** The person who consents, as core reports them now. */
-interface Consenting {
-  displayName: string;
-  email: string;
-  scopes: readonly Scope[];
-}
 
 const allows: Readonly<Record<Scope, string>> = {
   read: "see who you are and the state of the directory",
@@ -31,21 +24,21 @@ const allows: Readonly<Record<Scope, string>> = {
   admin: "change policies, tokens, configs and certificates",
 };
 
-/** Renders the question whether a program may act as the person. The form sends the decision to `action`, which names the request. */
-const consentPage = ({
-  person,
-  clientName,
-  origin,
-  action,
-  links,
-}: {
-  person: Consenting;
+/** A program that asks to act as a person. */
+interface AskingProgram {
   clientName: string;
-  /** Where the program runs, in words. */
+  /** Where it runs, in words. */
   origin: string;
+  /** The address that takes the decision, which names the request. */
   action: string;
-  links: PageLinks;
-}): Html => {
+}
+
+/** Shows the question whether a program may act as the person. */
+const showQuestion = (
+  c: WebContext,
+  person: ConsentingPerson,
+  { clientName, origin, action }: AskingProgram,
+) => {
   const card = html`<h1>Sign in <bdi>${plainLine(clientName)}</bdi>?</h1>
 <p>This program asks to act as <strong><bdi>${plainLine(person.displayName)}</bdi></strong> (<bdi>${plainLine(person.email)}</bdi>). ${origin}</p>
 <p>For an hour at most, and until you sign out here or your session ends, it may:</p>
@@ -60,11 +53,11 @@ ${person.scopes.map((scope) => html`<li><strong>${scope}</strong>: ${allows[scop
 <button class="button button-primary login-button" name="decision" value="allow">Allow</button>
 <button class="button login-button" name="decision" value="refuse">Refuse</button>
 </form>`;
-  return cardPage({ title: "Sign in a program", card, links });
+  return showCard(c, "Sign in a program", card);
 };
 
-/** Renders the form for the code that a device shows. */
-const devicePage = ({ fault, links }: { fault?: string; links: PageLinks }): Html => {
+/** Shows the form for the code that a device shows. */
+const showCodeForm = (c: WebContext, fault?: string) => {
   const card = html`<h1>Sign in a device</h1>
 ${fault && html`<div class="login-refusal" role="alert"><h2>${fault}</h2><p>Codes expire after ten minutes: start again on the device.</p></div>`}
 <p class="login-lead">Type the code that the device shows.</p>
@@ -75,35 +68,20 @@ ${fault && html`<div class="login-refusal" role="alert"><h2>${fault}</h2><p>Code
 </div>
 <button class="button button-primary login-button">Continue</button>
 </form>`;
-  return cardPage({ title: "Sign in a device", card, links });
+  return showCard(c, "Sign in a device", card, fault === undefined ? 200 : 404);
 };
-
-/** Renders the outcome of a decision, or a request that cannot be granted. */
-const outcomePage = ({
-  title,
-  text,
-  isFault = false,
-  links,
-}: {
-  title: string;
-  text: string;
-  isFault?: boolean;
-  links: PageLinks;
-}): Html => {
-  const card = isFault
-    ? html`<h1>${title}</h1><div class="login-refusal" role="alert"><p>${text}</p></div>`
-    : html`<h1>${title}</h1><p>${text}</p>`;
-  return cardPage({ title, card, links });
-};
-
-const Device = v.object({
-  client_name: v.string(),
-  remote_addr: v.string(),
-  created_at: v.string(),
-});
 
 /** The person of a page, as core reports them now. */
-type PersonOfPage = Consenting & { session: WebSession };
+interface ConsentingPerson {
+  displayName: string;
+  email: string;
+  scopes: readonly Scope[];
+  /**
+   * Calls core as the person, with JSON. Returns the parsed answer, undefined for one without a body, and null for 404. Throws 401
+   * `unauthenticated` when core rejects the person, 503 `core_unavailable` or `database_unavailable` for any other failure.
+   */
+  callCore(path: string, json?: object): Promise<unknown>;
+}
 
 /** The conditions under which a page asks a person. */
 interface ConsentQuestion {
@@ -117,8 +95,14 @@ interface ConsentQuestion {
 type AskPerson = (
   c: WebContext,
   question: ConsentQuestion,
-  then: (person: PersonOfPage) => Promise<Response>,
+  then: (person: ConsentingPerson) => Promise<Response>,
 ) => Promise<Response>;
+
+/** The page of a request, and the form that takes the person's decision. */
+interface ConsentRoutes {
+  ask: Handler;
+  decide: Handler;
+}
 
 /**
  * Creates an `AskPerson`. A POST without a session throws 401 `unauthenticated`, and one after an older sign-in 401 `fresh_sign_in_required`:
@@ -143,27 +127,19 @@ export const createAskPerson =
     if (state.kind !== "valid") return toSignIn("unauthenticated");
     const { session } = state;
     if (needsFresh && !isFresh(session, clock.now())) return toSignIn("fresh_sign_in_required");
-    const person = await core.whoami(session, c.get("requestId"));
+    const requestId = c.get("requestId");
+    const person = await core.whoami(session, requestId);
     if (person === null)
       return toSignIn("unauthenticated", (await endSession(c, sessions)).options.detail);
-    return then({ ...person, session, displayName: session.displayName });
+    const callCore = async (path: string, json?: object) =>
+      answerOf(
+        path,
+        await core.call({ path, as: session, requestId, ...(json && { method: "POST", json }) }),
+      );
+    return then({ ...person, callCore, displayName: session.displayName });
   };
 
-/**
- * Calls core as a person, with JSON. Returns the parsed answer, undefined for one without a body, and null for 404. Throws 401
- * `unauthenticated` when core rejects the person, 503 `core_unavailable` or `database_unavailable` for any other failure.
- */
-const callCore = async (
-  core: CoreClient,
-  c: WebContext,
-  { path, session, body }: { path: string; session: WebSession; body?: object },
-): Promise<unknown> => {
-  const response = await core.call({
-    path,
-    as: session,
-    requestId: c.get("requestId"),
-    ...(body && { method: "POST", json: body }),
-  });
+const answerOf = async (path: string, response: Response): Promise<unknown> => {
   if (response.status === 404 || response.status === 204) {
     await response.body?.cancel();
     return response.status === 404 ? null : undefined;
@@ -173,62 +149,57 @@ const callCore = async (
   return response.json();
 };
 
+const Device = v.object({
+  client_name: v.string(),
+  remote_addr: v.string(),
+  created_at: v.string(),
+});
+
 /** Creates the pages on which a person approves a machine without a browser (RFC 8628, 3.3). */
-export const createDevicePages = ({
-  core,
-  askPerson,
-  links,
-  trustedProxies,
-}: {
-  core: CoreClient;
-  askPerson: AskPerson;
-  links: PageLinks;
-  trustedProxies: readonly string[];
-}): { ask: Handler; decide: Handler } => {
+export const createDevicePages = (
+  askPerson: AskPerson,
+  trustedProxies: readonly string[],
+): ConsentRoutes => {
   // Without configured proxies, web cannot know whether the address is a proxy's.
   const isClientAddress = (address: string) =>
     trustedProxies.length > 0 && !isTrustedProxy(trustedProxies, address);
-  const showUnknownCode = (c: WebContext) =>
-    c.html(devicePage({ fault: "No device waits for this code", links }), 404);
+  const showUnknownCode = (c: WebContext) => showCodeForm(c, "No device waits for this code");
   return {
     ask: (c) => {
-      const userCode = queryOf(c).get("user_code") ?? "";
+      const userCode = userCodeOf(c);
       return askPerson(c, deviceQuestionOf(userCode), async (person) => {
-        if (userCode === "") return c.html(devicePage({ links }));
-        const path = devicePathOf(userCode);
-        const found = await callCore(core, c, { path, session: person.session });
+        if (userCode === "") return showCodeForm(c);
+        const found = await person.callCore(devicePathOf(userCode));
         if (found === null) return showUnknownCode(c);
         const { client_name, remote_addr, created_at } = v.parse(Device, found);
         const from = isClientAddress(remote_addr) ? ` from the address ${remote_addr}` : "";
-        const page = consentPage({
-          person,
+        return showQuestion(c, person, {
           clientName: client_name,
           origin: `It asked at ${created_at.slice(11, 16)} UTC${from}.`,
           action: deviceQuestionOf(userCode).returnTo,
-          links,
         });
-        return c.html(page);
       });
     },
     decide: (c) => {
-      const userCode = queryOf(c).get("user_code") ?? "";
+      const userCode = userCodeOf(c);
       return askPerson(c, deviceQuestionOf(userCode), async (person) => {
         const approved = (await readForm(c)).decision === "allow";
-        const path = `${devicePathOf(userCode)}/decision`;
-        const body = { approved, remote_addr: c.get("remoteAddress") };
-        const recorded = await callCore(core, c, { path, session: person.session, body });
+        const decision = { approved, remote_addr: c.get("remoteAddress") };
+        const recorded = await person.callCore(`${devicePathOf(userCode)}/decision`, decision);
         if (recorded === null) return showUnknownCode(c);
         const [title, text] = approved
           ? ["The device is signed in", "You can close this page and continue on the device."]
           : ["You refused the device", "It is not signed in. You can close this page."];
-        return c.html(outcomePage({ title, text, links }));
+        return showCard(c, title, html`<h1>${title}</h1><p>${text}</p>`);
       });
     },
   };
 };
 
+const userCodeOf = (c: WebContext): string => queryOf(c).get("user_code") ?? "";
+
 const devicePathOf = (userCode: string) =>
-  `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}`;
+  `/v1/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}`;
 
 /** The form for the code needs no fresh sign-in; the consent page, which lets a program in, does. */
 const deviceQuestionOf = (userCode: string): ConsentQuestion =>
@@ -253,80 +224,60 @@ const AuthorizationRequest = v.object({
   state: v.pipe(v.string(), v.regex(/^[A-Za-z0-9_-]{16,128}$/)),
   client_name: v.pipe(v.string(), v.regex(/^[^\p{Cc}]{1,120}$/u)),
 });
-
-/** The routes that sign in a program on a machine with a browser. */
-interface AuthorizeRoutes {
-  ask: Handler;
-  decide: Handler;
-}
+type AuthorizationRequest = v.InferOutput<typeof AuthorizationRequest>;
 
 /** Creates the consent page of the authorization code flow. A malformed request never redirects (RFC 6749, 4.1.2.1). */
-export const createAuthorize = ({
-  core,
-  askPerson,
-  links,
-  codes,
-}: {
-  core: CoreClient;
-  askPerson: AskPerson;
-  links: PageLinks;
-  codes: SealedCodes;
-}): AuthorizeRoutes => {
-  const showMalformed = (c: WebContext) => {
-    const text = "The program sent a request that cannot be granted. Update it, and sign in again.";
-    return c.html(
-      outcomePage({ title: "This link is not valid", text, isFault: true, links }),
-      400,
-    );
+export const createAuthorize = (askPerson: AskPerson, codes: SealedCodes): ConsentRoutes => {
+  /** Calls `then` with a request that is well-formed, and the person who decides about it. */
+  const consider = (
+    c: WebContext,
+    then: (request: AuthorizationRequest, person: ConsentingPerson) => Promise<Response>,
+  ) => {
+    const { success, output } = requestOf(c);
+    return success
+      ? askPerson(c, questionOf(output), (person) => then(output, person))
+      : showMalformed(c);
   };
   return {
-    ask: async (c) => {
-      const request = requestOf(c);
-      if (!request.success) return showMalformed(c);
-      return askPerson(c, questionOf(request.output), async (person) => {
-        const page = consentPage({
-          person,
-          clientName: request.output.client_name,
+    ask: (c) =>
+      consider(c, async (request, person) =>
+        showQuestion(c, person, {
+          clientName: request.client_name,
           origin: "It runs on this machine.",
-          action: questionOf(request.output).returnTo,
-          links,
-        });
-        return c.html(page);
-      });
-    },
-    decide: async (c) => {
-      const request = requestOf(c);
-      if (!request.success) return showMalformed(c);
-      return askPerson(c, questionOf(request.output), async (person) => {
-        const { decision } = await readForm(c);
-        const { redirect_uri, state, code_challenge, client_name } = request.output;
+          action: questionOf(request).returnTo,
+        }),
+      ),
+    decide: (c) =>
+      consider(c, async ({ redirect_uri, state, code_challenge, client_name }, person) => {
         const answer = new URL(redirect_uri);
         answer.searchParams.set("state", state);
-        if (decision === "allow") {
-          const path = "/operator/authorizations";
-          const body = { code_challenge, redirect_uri, client_name };
-          const issued = v.parse(
-            CodeOfCore,
-            await callCore(core, c, { path, session: person.session, body }),
-          );
-          answer.searchParams.set("code", await codes.seal(issued.code, codeKeptSeconds));
+        if ((await readForm(c)).decision === "allow") {
+          const consent = { code_challenge, redirect_uri, client_name };
+          const issued = await person.callCore("/v1/operator/authorizations", consent);
+          const { code } = v.parse(CodeOfCore, issued);
+          answer.searchParams.set("code", await codes.seal(code, codeKeptSeconds));
         } else {
-          const path = "/operator/authorizations/refusals";
-          const body = { client_name, remote_addr: c.get("remoteAddress") };
-          await callCore(core, c, { path, session: person.session, body });
+          const refusal = { client_name, remote_addr: c.get("remoteAddress") };
+          await person.callCore("/v1/operator/authorizations/refusals", refusal);
           answer.searchParams.set("error", "access_denied");
         }
         return c.redirect(answer.href, 303);
-      });
-    },
+      }),
   };
+};
+
+const showMalformed = (c: WebContext) => {
+  const title = "This link is not valid";
+  const text = "The program sent a request that cannot be granted. Update it, and sign in again.";
+  const card = html`<h1>${title}</h1><div class="login-refusal" role="alert"><p>${text}</p></div>`;
+  return showCard(c, title, card, 400);
 };
 
 /** Parses the request in the query, which the form keeps: its body has only the decision, and is read once the person is known. */
 const requestOf = (c: WebContext) =>
   v.safeParse(AuthorizationRequest, parseForm(new URL(c.req.url).search.slice(1)));
 
-const questionOf = (request: v.InferOutput<typeof AuthorizationRequest>): ConsentQuestion => ({
+const questionOf = (request: AuthorizationRequest): ConsentQuestion => ({
   returnTo: `${authorizePath}?${new URLSearchParams(request)}`,
   needsFresh: true,
 });

@@ -1,41 +1,25 @@
 import * as v from "valibot";
 import { addressKey } from "#kit/address.ts";
-import { signJwt, verifyJwt } from "#kit/jwt.ts";
 import type { CoreClient } from "../core-client.ts";
 import { codeLimit, createLimit, tokenLimit } from "../limit-address.ts";
 import { readForm } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
 import { devicePath } from "../sign-in/fresh-sign-in.ts";
+import { createSignedTokens } from "../signed-tokens.ts";
 import type { Web } from "../web.ts";
 
 /** Signs core's codes for programs, so that any web of the deployment recognises them without core, and nobody can forge one. */
 export type SealedCodes = ReturnType<typeof createSealedCodes>;
 
-const type = "code+jwt";
-const audience = "code";
-const Claims = v.object({ jti: v.string() });
-
-/** Creates sealed codes, signed with the keys of sessions. */
-export const createSealedCodes = ({ config, clock }: Pick<Web, "config" | "clock">) => {
+/** Creates sealed codes. */
+export const createSealedCodes = (web: Pick<Web, "config" | "clock">) => {
+  const claims = v.object({ jti: v.string() });
+  const tokens = createSignedTokens(web, { type: "code+jwt", audience: "code", claims });
   return {
-    seal: (code: string, lifetimeSeconds: number): Promise<string> => {
-      const exp = Math.floor(clock.now() / 1000) + lifetimeSeconds;
-      return signJwt({ jti: code, aud: audience, exp }, type, config.sessionSecrets.secret);
-    },
+    seal: (code: string, lifetimeSeconds: number): Promise<string> =>
+      tokens.sign({ jti: code }, lifetimeSeconds),
     /** Returns the code; null for a text that this deployment did not sign, or that expired. */
-    open: async (text: string): Promise<string | null> => {
-      try {
-        const checks = {
-          typ: type,
-          audience,
-          currentDate: new Date(clock.now()),
-          requiredClaims: ["exp"],
-        };
-        return v.parse(Claims, (await verifyJwt(text, config.sessionSecrets, checks)).payload).jti;
-      } catch {
-        return null;
-      }
-    },
+    open: async (text: string): Promise<string | null> => (await tokens.read(text))?.jti ?? null,
   };
 };
 
@@ -100,7 +84,7 @@ export const createTokenEndpoints = (
         grant_type === "authorization_code"
           ? { grant_type, code, code_verifier, redirect_uri, remote_addr }
           : { grant_type: "device_code", device_code: code, remote_addr };
-      const response = await callAsWeb(core, c, "/operator/tokens", grant);
+      const response = await callAsWeb(core, c, "/v1/operator/tokens", grant);
       if (!response.ok) return refusalOf(c, response);
       const { scopes, ...token } = v.parse(TokenOfCore, await response.json());
       return c.json({ ...token, scope: scopes.join(" ") });
@@ -108,7 +92,7 @@ export const createTokenEndpoints = (
     device: async (c) => {
       const { client_name } = await readForm(c);
       const body = { client_name, remote_addr: c.get("remoteAddress") };
-      const response = await callAsWeb(core, c, "/operator/devices", body);
+      const response = await callAsWeb(core, c, "/v1/operator/devices", body);
       if (!response.ok) return refusalOf(c, response);
       const answer = v.parse(DeviceOfCore, await response.json());
       const verification = `${config.origin}${devicePath}`;

@@ -8,8 +8,8 @@
  *    can set a `__Secure-` cookie, so on https the signature is in a `__Host-` cookie, which it cannot set.
  */
 import * as v from "valibot";
-import { signJwt, verifyJwt } from "#kit/jwt.ts";
-import { cookieNames, createCookie, randomToken, type WebCookie } from "../cookies.ts";
+import { cookieName, cookieNames, createCookie, randomToken } from "../cookies.ts";
+import { createSignedTokens } from "../signed-tokens.ts";
 import type { Web } from "../web.ts";
 
 /** The state of an attempt that the callback needs. */
@@ -24,8 +24,6 @@ export interface Attempt {
 const ttlSeconds = 600;
 /** The limit per browser: each attempt takes up to 4 KiB of its `Cookie` header. */
 const attemptsMax = 5;
-const type = "sign-in+jwt";
-const audience = "sign-in";
 const Claims = v.object({
   state: v.string(),
   nonce: v.string(),
@@ -33,23 +31,24 @@ const Claims = v.object({
   return_to: v.string(),
 });
 
-/** Creates the attempts. On https the name of the cookie with the state begins with `__Secure-`. */
-export const createAttempts = ({
-  config,
-  clock,
-  entropy,
-}: Pick<Web, "config" | "clock" | "entropy">) => {
+const prefix = "svc_sign_in_";
+const path = "/api/auth";
+
+/** Creates the attempts. */
+export const createAttempts = (web: Pick<Web, "config" | "clock" | "entropy">) => {
+  const { config, entropy } = web;
   const { secure } = config;
-  const prefix = secure ? "__Secure-svc_sign_in_" : "svc_sign_in_";
-  const signaturePrefix = "__Host-svc_sign_in_";
+  const tokens = createSignedTokens(web, {
+    type: "sign-in+jwt",
+    audience: "sign-in",
+    claims: Claims,
+  });
 
   /** The cookies of one attempt: the token, or on https its body and its signature. */
-  const cookiesOf = (id: string): WebCookie[] => [
-    createCookie({ name: `${prefix}${id}`, path: "/api/auth", secure, ttlSeconds }),
-    ...(secure
-      ? [createCookie({ name: `${signaturePrefix}${id}`, path: "/", secure, ttlSeconds })]
-      : []),
-  ];
+  const cookiesOf = (id: string) =>
+    (secure ? [path, "/"] : [path]).map((of) =>
+      createCookie(config, { name: `${prefix}${id}`, path: of, ttlSeconds }),
+    );
   const piecesOf = (token: string): string[] => {
     const dot = token.lastIndexOf(".");
     return secure ? [token.slice(0, dot), token.slice(dot + 1)] : [token];
@@ -57,7 +56,7 @@ export const createAttempts = ({
   const clear = (id: string): string[] => cookiesOf(id).map((cookie) => cookie.clear());
   /** Returns the ids of attempts, the oldest first; on https from the cookies that no other host of the domain can set. */
   const idsIn = (cookieHeader: string | undefined): string[] => {
-    const own = secure ? signaturePrefix : prefix;
+    const own = cookieName(config, prefix, secure ? "/" : path);
     return [...new Set(cookieNames(cookieHeader, own))]
       .map((name) => name.slice(own.length))
       .filter(isId);
@@ -69,14 +68,8 @@ export const createAttempts = ({
       const state = randomToken(entropy);
       const nonce = randomToken(entropy);
       const codeVerifier = randomToken(entropy);
-      const exp = Math.floor(clock.now() / 1000) + ttlSeconds;
       const claims = { state, nonce, verifier: codeVerifier, return_to: returnTo };
-      const token = await signJwt(
-        { ...claims, aud: audience, exp },
-        type,
-        config.sessionSecrets.secret,
-      );
-      const pieces = piecesOf(token);
+      const pieces = piecesOf(await tokens.sign(claims, ttlSeconds));
       const stored = cookiesOf(idOf(state)).map((cookie, index) => cookie.set(pieces[index] ?? ""));
       const ids = idsIn(cookieHeader);
       const tooMany = ids.slice(0, Math.max(0, ids.length + 1 - attemptsMax));
@@ -92,15 +85,10 @@ export const createAttempts = ({
     ): Promise<Attempt | null> => {
       if (!isState(state)) return null;
       const pieces = cookiesOf(idOf(state)).map((cookie) => cookie.read(cookieHeader));
-      try {
-        const currentDate = new Date(clock.now());
-        const checks = { typ: type, audience, currentDate, requiredClaims: ["exp"] };
-        const { payload } = await verifyJwt(pieces.join("."), config.sessionSecrets, checks);
-        const { state: own, nonce, verifier, return_to } = v.parse(Claims, payload);
-        return { state: own, nonce, codeVerifier: verifier, returnTo: return_to };
-      } catch {
-        return null;
-      }
+      const claims = await tokens.read(pieces.join("."));
+      if (claims === null) return null;
+      const { state: own, nonce, verifier, return_to } = claims;
+      return { state: own, nonce, codeVerifier: verifier, returnTo: return_to };
     },
     /** Returns the `Set-Cookie` headers that clear the attempt of this `state`, and no other. */
     end: (state: string | null): string[] => (isState(state) ? clear(idOf(state)) : []),

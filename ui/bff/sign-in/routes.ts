@@ -1,3 +1,4 @@
+import { html } from "hono/html";
 import { errors } from "jose";
 import * as v from "valibot";
 import type { Entropy } from "#kit/entropy.ts";
@@ -6,10 +7,10 @@ import type { WebConfig } from "../config.ts";
 import { createCookie, randomToken, type WebCookie } from "../cookies.ts";
 import type { CoreClient } from "../core-client.ts";
 import { createRefusalLimit, type RefusalLimit } from "../limit-address.ts";
-import type { Html } from "../page-frame.ts";
+import { product, showCard } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
 import { bodyMediaTypeOf, queryOf, readForm } from "../read-request.ts";
-import type { Handler, WebContext } from "../request.ts";
+import { type Handler, setCookies, type WebContext } from "../request.ts";
 import type { Sessions, WebSession } from "../session.ts";
 import type { Web } from "../web.ts";
 import { createAttempts } from "./attempt.ts";
@@ -24,8 +25,6 @@ import { createReportSignOut, type ReportSignOut } from "./sign-outs.ts";
 interface SignInParts {
   sessions: Sessions;
   core: CoreClient;
-  /** Renders the page that leads to the provider's sign-out. */
-  showSignOut(url: string): Html;
   isStopping(): boolean;
 }
 
@@ -44,10 +43,9 @@ export const createProviderSignOut = (
   config: WebConfig,
   { provider, entropy }: { provider: Provider; entropy: Entropy },
 ) => {
-  const { secure, origin, sessionTtlSeconds: ttlSeconds, identityProvider } = config;
-  // Not `__Host-`, whose path must be `/`: it would be sent with every request. Another host can set it, but the provider verifies the hint.
-  const name = secure ? "__Secure-svc_id_token" : "svc_id_token";
-  const hint = createCookie({ name, path: "/api/auth/logout", secure, ttlSeconds });
+  const { origin, sessionTtlSeconds: ttlSeconds, identityProvider } = config;
+  // Not for `/`: it would be sent with every request. Another host can set it, but the provider verifies the hint.
+  const hint = createCookie(config, { name: "svc_id_token", path: "/api/auth/logout", ttlSeconds });
   const returned = returnCookie(config);
   return {
     /** Returns the `Set-Cookie` header that keeps an id_token for the sign-out, in place of the one before. */
@@ -72,10 +70,8 @@ export const createProviderSignOut = (
   };
 };
 
-const returnCookie = ({ secure }: Pick<WebConfig, "secure">): WebCookie => {
-  const name = secure ? "__Secure-svc_sign_out" : "svc_sign_out";
-  return createCookie({ name, path: returnPath, secure, ttlSeconds: stateTtlSeconds });
-};
+const returnCookie = (config: Pick<WebConfig, "secure">): WebCookie =>
+  createCookie(config, { name: "svc_sign_out", path: returnPath, ttlSeconds: stateTtlSeconds });
 
 /** Reports whether the provider redirected this browser here after the sign-out that it began. */
 export const isProviderReturn = (
@@ -136,7 +132,7 @@ const createBackchannelLogout =
       remote_addr: remoteAddress,
     };
     const record = async () =>
-      (await core.report("/operator/provider-logouts", body, { requestId, accepts: [409] })).ok;
+      (await core.report("provider-logouts", body, { requestId, accepts: [409] })).ok;
     if (!(await reportSignOut(record, { key: `token ${jti}`, requestId, expiresAt })))
       throw refuse("logout_token_replayed");
     log.info({ request_id: requestId }, "signed out by the identity provider");
@@ -158,10 +154,7 @@ const faultOf = (cause: unknown): string => {
 };
 
 /** Creates the sign-in with `IDP_ISSUER`. A refusal redirects to `/login` with the reason and the request id. */
-export const createSignIn = (
-  web: Web,
-  { sessions, core, showSignOut, isStopping }: SignInParts,
-) => {
+export const createSignIn = (web: Web, { sessions, core, isStopping }: SignInParts) => {
   const { config, log } = web;
   const provider = createProvider(web);
   const flow = createAuthorizationCode(web);
@@ -186,7 +179,7 @@ export const createSignIn = (
       const { userId: user_id, subject } = person;
       const remote_addr = c.get("remoteAddress");
       const record = { outcome: "failure", reason_code: reason, user_id, subject, remote_addr };
-      await core.report("/operator/sign-ins", record, { requestId }).catch((err: unknown) => {
+      await core.report("sign-ins", record, { requestId }).catch((err: unknown) => {
         log.error({ request_id: requestId, err }, "the refused sign-in could not be audited");
       });
     }
@@ -212,7 +205,7 @@ export const createSignIn = (
           (name) => wanted[name] && supported.includes(name),
         );
         const { attempt, cookies } = await attempts.begin(returnTo, c.req.header("cookie"));
-        for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
+        setCookies(c, cookies);
         return c.redirect(
           flow.url(authorizationEndpoint, attempt, {
             prompts,
@@ -233,7 +226,7 @@ export const createSignIn = (
       const response = queryOf(c);
       const state = response.get("state");
       const attempt = await attempts.resume(state, c.req.header("cookie"));
-      for (const cookie of attempts.end(state)) c.header("Set-Cookie", cookie, { append: true });
+      setCookies(c, attempts.end(state));
       const returnTo = attempt?.returnTo ?? "/";
       try {
         const person = await gate(response, attempt, c.get("remoteAddress"));
@@ -252,17 +245,14 @@ export const createSignIn = (
         // Core reports a wrong clock only for a token that names a session; it rejects any other as too old.
         const as = { ...session, userId };
         // A session needs an audit event.
-        await core
-          .report("/operator/sign-ins", record, { requestId, as })
-          .catch((cause: unknown) => {
-            const code = cause instanceof WebProblem ? cause.code : "";
-            // Its page names both clocks; a retry would not help.
-            if (code === "clock_skew") throw cause;
-            const part = code === "database_unavailable" ? "database" : "core";
-            throw new SignInRefusal("sign_in_unavailable", { cause, part });
-          });
-        for (const header of [cookie, providerSignOut.keep(idToken)])
-          c.header("Set-Cookie", header, { append: true });
+        await core.report("sign-ins", record, { requestId, as }).catch((cause: unknown) => {
+          const code = cause instanceof WebProblem ? cause.code : "";
+          // Its page names both clocks; a retry would not help.
+          if (code === "clock_skew") throw cause;
+          const part = code === "database_unavailable" ? "database" : "core";
+          throw new SignInRefusal("sign_in_unavailable", { cause, part });
+        });
+        setCookies(c, [cookie, providerSignOut.keep(idToken)]);
         log.info({ request_id: requestId, user_id: userId }, "signed in");
         return c.redirect(returnTo, 303);
       } catch (error) {
@@ -288,7 +278,7 @@ export const createSignIn = (
         const report = ({ id, userId, expiresAt }: WebSession) => {
           const expires_at = timestampOf(expiresAt);
           const body = { session_id: id, user_id: userId, expires_at, remote_addr };
-          const record = () => core.report("/operator/sign-outs", body, { requestId });
+          const record = () => core.report("sign-outs", body, { requestId });
           return reportSignOut(record, { key: id, requestId, expiresAt });
         };
         // All have ended in this process; `reportSignOut` retries those that core has not confirmed.
@@ -299,14 +289,25 @@ export const createSignIn = (
       const atProvider = await providerSignOut.begin(c.req.header("cookie"));
       if (atProvider === null) return c.redirect(loginPath({ reason: "signed_out" }), 303);
       const { url, cookies } = atProvider;
-      for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
+      setCookies(c, cookies);
       // A page instead of a redirect: browsers apply the policy `form-action` to redirects, and the provider may redirect further.
       c.header("Refresh", `0; url=${url.href}`);
-      return c.html(showSignOut(url.href));
+      return showSignOut(c, config.identityProvider.name, url.href);
     },
     /** `POST /api/auth/backchannel-logout`: the provider's report that a person signed out there. */
     endByProvider: createBackchannelLogout(web, { provider, core, refusals, reportSignOut }),
   };
+};
+
+/** Shows the page after a sign-out that leads to the identity provider: `url` ends the session there. */
+const showSignOut = (c: WebContext, providerName: string, url: string) => {
+  const card = html`<h1>${product}</h1>
+<div class="login-notice" role="status">
+<h2>You are signed out</h2>
+<p>${providerName} signs you out there too.</p>
+</div>
+<a class="button button-primary login-button" href="${url}">Continue to ${providerName}</a>`;
+  return showCard(c, "Sign out", card);
 };
 
 /** Returns the address of the sign-in page with a message and a return address. */

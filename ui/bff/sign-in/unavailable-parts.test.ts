@@ -3,7 +3,6 @@ import { people } from "#scripts/lab/people.ts";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
 import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
 import { useTestWeb } from "#tests/support/web.ts";
-import { loginPage } from "../login-page.ts";
 import type { Web } from "../web.ts";
 
 const web = await useTestWeb();
@@ -82,14 +81,11 @@ it("W6: names both clocks when web's is 100 s ahead of core's", async () => {
   expect(web.log.lines).toContainEqual(expect.objectContaining({ level: "error", fields }));
 });
 
-it("offers the way back to a browser that still has a session, and to no other", () => {
-  const shown = {
-    providerName: "Example ID",
-    returnTo: "/fleet?q=x",
-    reason: "sign_in_unavailable",
-    links: {},
-  };
-  const page = (hasSession: boolean) => String(loginPage({ ...shown, hasSession }));
-  expect(page(true)).toContain('href="/fleet?q=x">Return with your present session</a>');
-  expect(page(false)).not.toContain("present session");
+it("offers the way back to a browser that still has a session, and to no other", async () => {
+  const url = `${web.origin}/login?reason=sign_in_unavailable&return_to=%2Ffleet%3Fq%3Dx`;
+  const page = async (Cookie: string) =>
+    (await web.app.request(url, { headers: { Cookie } })).text();
+  const { header } = await web.sessionOf("reader");
+  expect(await page(header)).toContain('href="/fleet?q=x">Return with your present session</a>');
+  expect(await page("")).not.toContain("present session");
 });
