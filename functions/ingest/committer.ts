@@ -299,7 +299,7 @@ const createAttempt = (
         outcomes = await commitFrames(client, some, commits);
         for (const [index, frame] of some.entries()) {
           const cursor = outcomes[index]?.cursor;
-          if (cursor !== undefined) expected.set(queueKey(frame.hostId, frame.queueId), cursor);
+          if (cursor !== undefined) expected.set(queueKey(frame), cursor);
         }
       }
       const rows = outcomes.reduce((sum, { storedRows }) => sum + storedRows, 0);
@@ -360,7 +360,7 @@ interface Batch extends FrameGroup {
 
 /** Groups frames; `expected` is undefined unless it has a cursor for each queue. */
 const groupFrames = (frames: readonly Pending[], expected?: Pick<Cursors, "get">): FrameGroup => {
-  const keys = new Set(frames.map(({ frame }) => queueKey(frame.hostId, frame.queueId)));
+  const keys = new Set(frames.map(({ frame }) => queueKey(frame)));
   const cursors = new Map<string, bigint>();
   for (const key of keys) {
     const cursor = expected?.get(key);
@@ -382,7 +382,7 @@ const beginBatch = (
     earlier.length === 0 ? beginFirst(group, clock) : beginBehind(group, earlier, clock);
   if (group.expected === undefined) return batch;
   for (const { frame } of frames) {
-    const key = queueKey(frame.hostId, frame.queueId);
+    const key = queueKey(frame);
     const cursor = expected.get(key) ?? 0n;
     if (frame.previousSequence <= cursor && frame.lastSequence > cursor)
       expected.set(key, frame.lastSequence);

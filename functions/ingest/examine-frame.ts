@@ -1,6 +1,6 @@
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import type { Ack, Envelope, Frame } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
-import { entriesMax } from "#proto/limits/message-limits.ts";
+import { entriesMax, queueIdBytes, sequenceMax } from "#proto/limits/message-limits.ts";
 import { decodeText, eachValue, ProtobufError, readWire } from "#proto/wire.ts";
 import { Problem } from "../problems.ts";
 import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
@@ -35,10 +35,6 @@ export interface ExaminedFrame {
   release?(): void;
 }
 
-/** Bytes of a queue's id. */
-export const queueIdBytes = 16;
-/** The largest value of a signed 64-bit column. */
-export const sequenceMax = 2n ** 63n - 1n;
 /** Bytes of a kind at most. */
 export const kindBytesMax = 64;
 const kindPattern = new RegExp(`^[a-z0-9_]{1,${kindBytesMax}}$`);

@@ -11,12 +11,14 @@
  *   meaningless: what no host can have sent, and what is beyond the bound of recorded events, is added to none. Nothing is lost of a queue
  *   that comes from another sink, which has the range.
  */
+import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { LeftQueue, Open } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { queueIdBytes, sequenceMax } from "#proto/limits/message-limits.ts";
 import { Problem } from "../problems.ts";
 import type { LockedCursor, QueueName, SeenQueue, StoredQueue } from "../store/ingest/queues.ts";
-import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
+
 import { inGroups, inTurn } from "./in-groups.ts";
 import {
   createRecordedLosses,
@@ -327,8 +329,6 @@ export const decideOpen = (
   const lost = lossOf(row.cursor, ackedThrough, ackedUnder(leftQueues));
   return { isForked, cursor: isForked ? row.cursor : highest(row.cursor, ackedThrough), lost };
 };
-
-const highest = (one: bigint, other: bigint): bigint => (one > other ? one : other);
 
 /** Returns the highest sequence that was acknowledged under any of these queue ids. Core may have more of them, of a copy. */
 export const ackedUnder = (left: readonly LeftAcks[]): bigint =>

@@ -1,9 +1,11 @@
 import { LRUCache } from "lru-cache";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, hourMs } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";
+
 import { type AuditEntry, recordAudits } from "../domain/audit/audit-log.ts";
 import { findIdentityByName } from "../store/certificate/identities.ts";
 import type { Executor } from "../store/database/database.ts";
+import { queueKey } from "../store/ingest/decide-frames.ts";
 import type { QueueName } from "../store/ingest/queues.ts";
 
 /** An event of a queue, for the log and the audit log. */
@@ -23,7 +25,6 @@ export interface QueueEventNeeds {
 
 /** Forks and gaps of one host that this core records in an hour: a caller must not fill the audit log. */
 const eventsOfHostMax = 100;
-const eventsWindowMs = 3_600_000;
 
 /**
  * Makes the function that logs the events of a queue and writes them to the audit log, within a bound for each host. It returns those
@@ -47,7 +48,7 @@ export const createQueueEventRecorder = ({
   const mayRecord = (hostId: string): boolean => {
     const now = clock.monotonic();
     let window = recorded.get(hostId);
-    if (window === undefined || now - window.since >= eventsWindowMs) {
+    if (window === undefined || now - window.since >= hourMs) {
       window = { since: now, events: 0 };
       recorded.set(hostId, window);
     }
@@ -107,19 +108,19 @@ export const createRecordedLosses = () => {
     maxSize: recordedLossesMax,
     sizeCalculation: () => 1,
   });
-  const keyOf = ({ hostId, queueId }: QueueName) => `${hostId}\0${queueId.toHex()}`;
+
   return {
     /** Returns what of a loss is not recorded yet. */
     without(queue: QueueName, lost: Loss): Loss | undefined {
-      const known = recorded.get(keyOf(queue));
+      const known = recorded.get(queueKey(queue));
       return known?.from === lost.from ? withoutStored(lost, known.through) : lost;
     },
     /** Call it once the record is committed. */
     add(queue: QueueName, lost: Loss): void {
-      const known = recorded.get(keyOf(queue));
+      const known = recorded.get(queueKey(queue));
       // What is recorded above an earlier loss continues it.
       const from = known !== undefined && known.through + 1n === lost.from ? known.from : lost.from;
-      recorded.set(keyOf(queue), { ...lost, from });
+      recorded.set(queueKey(queue), { ...lost, from });
     },
   };
 };

@@ -42,7 +42,7 @@ export const createWaitingFrames = ({
 
   return {
     add(pending: Pending) {
-      const key = queueKey(pending.frame.hostId, pending.frame.queueId);
+      const key = queueKey(pending.frame);
       waitingBytes += pending.bytes;
       const queue = waiting.get(key);
       if (queue) queue.push(pending);
@@ -91,7 +91,7 @@ export const createWaitingFrames = ({
     /** Puts frames back before the later ones of their queues. */
     putBack(frames: readonly Pending[]) {
       for (const pending of frames.toReversed()) {
-        const key = queueKey(pending.frame.hostId, pending.frame.queueId);
+        const key = queueKey(pending.frame);
         waitingBytes += pending.bytes;
         waiting.set(key, [pending, ...(waiting.get(key) ?? [])]);
       }

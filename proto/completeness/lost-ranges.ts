@@ -1,4 +1,5 @@
 import { fromBinary } from "@bufbuild/protobuf";
+import { lowest } from "#kit/bigint.ts";
 import { AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
 import type { AccountFacts } from "./hour-state.ts";
 
@@ -19,7 +20,7 @@ export const lostWithin = (
     one.from < other.from ? -1 : 1,
   )) {
     if (from > next) next = from;
-    const end = (through < lastSequence ? through : lastSequence) + 1n;
+    const end = lowest(through, lastSequence) + 1n;
     if (end <= next) continue;
     lost += end - next;
     next = end;

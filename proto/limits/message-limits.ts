@@ -3,6 +3,11 @@ import { managementBytesMax } from "../management/proof.ts";
 /** The most envelopes of a frame or block, and the most attributes of all of them: a collector's batch has at most 10,000 envelopes. */
 export const entriesMax = 100_000;
 
+/** Bytes of the id of a queue, and of a session. */
+export const queueIdBytes = 16;
+/** The highest sequence: that of a signed 64-bit column. */
+export const sequenceMax = 2n ** 63n - 1n;
+
 /**
  * The limits of a foreign protobuf message and all messages within it. `createWireCheck` counts on the wire, before any object is created. Each
  * repeated field and each map has a limit of its values, by its full name, its message or its package.

@@ -149,9 +149,7 @@ const outcomesOf = async (client: Client, steps: readonly CommitStep[]) => {
   const outcomes: unknown[] = [];
   for (const { isAhead, frames } of steps) {
     const batch = frames.map(frameOf);
-    const expected = new Map(
-      batch.map((frame) => [queueKey(frame.hostId, frame.queueId), frame.previousSequence]),
-    );
+    const expected = new Map(batch.map((frame) => [queueKey(frame), frame.previousSequence]));
     const needs = { codec: zstdCodec, now: () => 1_000 };
     outcomes.push(
       isAhead

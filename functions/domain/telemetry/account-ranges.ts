@@ -8,6 +8,7 @@ import {
   takeFromRange,
 } from "#functions/store/ingest/accounts.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
+import { highest } from "#kit/bigint.ts";
 import { type LostRange, lostWithin } from "#proto/completeness/lost-ranges.ts";
 import { lostElsewhere, noCounts, type RangeCounts } from "./decide-account.ts";
 import type { ReadAccount } from "./read-account.ts";
@@ -66,8 +67,10 @@ export const withoutEarlierIds = (
   const { last, subtract, range = gaps.length > 0 ? unknownRange : undefined } = ranges;
   if (range === undefined) return ranges;
   const { firstSequence, lastSequence, ackedBefore } = read;
-  const own = firstSequence + ackedBefore;
-  const above = { firstSequence: own > range.cursor ? own : range.cursor + 1n, lastSequence };
+  const above = {
+    firstSequence: highest(firstSequence + ackedBefore, range.cursor + 1n),
+    lastSequence,
+  };
   const lostOfOthers =
     lostElsewhere(range, { ...read, isFirst: last === undefined }, gaps) - lostWithin(gaps, above);
   return {

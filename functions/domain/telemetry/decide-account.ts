@@ -6,8 +6,10 @@
  * Core expects 90. Up to its cursor, 60, it has counted 40 stored and 10 lost in a gap of a restored database, so it accepts the account with
  * 40 missing.
  */
+import { highest, lowest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
 import { type LostRange, lostWithin } from "#proto/completeness/lost-ranges.ts";
+import { sequenceMax } from "#proto/limits/message-limits.ts";
 import type { AccountFault, ReadAccount } from "./read-account.ts";
 
 /** An account that core has. */
@@ -151,10 +153,10 @@ export const lostElsewhere = (
 ): bigint => {
   const fromStart = lostWithin(gaps, { firstSequence, lastSequence: sequenceMax });
   const beforeStart = lostWithin(gaps, { firstSequence: 0n, lastSequence: firstSequence - 1n });
-  const beforeStartMax = isFirst ? lost : lost - lower(fromStart, lost);
+  const beforeStartMax = isFirst ? lost : lost - lowest(fromStart, lost);
   const elsewhere =
-    lower(beforeStart, beforeStartMax) + lostOfAckedBefore(gaps, { firstSequence, ackedBefore });
-  return lower(elsewhere, lost);
+    lowest(beforeStart, beforeStartMax) + lostOfAckedBefore(gaps, { firstSequence, ackedBefore });
+  return lowest(elsewhere, lost);
 };
 
 /** Returns how many sequences of `gaps`, of a queue's earlier ids, an account states as acknowledged under these. */
@@ -162,8 +164,6 @@ export const lostOfAckedBefore = (
   gaps: readonly LostRange[],
   { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
 ): bigint => lostWithin(gaps, { firstSequence, lastSequence: firstSequence + ackedBefore - 1n });
-
-const sequenceMax = 2n ** 63n - 1n;
 
 /**
  * Returns how many sequences of `gaps` no account states. Accounts of the earlier ids end with the sequences `stated`. The first account of
@@ -178,18 +178,15 @@ export const lostUnstated = (
   }: Pick<ReadAccount, "firstSequence" | "ackedBefore" | "previousQueueId">,
   stated: readonly bigint[],
 ): bigint => {
-  let next = 1n;
-  for (const last of stated) if (last >= next) next = last + 1n;
+  const next = stated.reduce((most, last) => highest(most, last + 1n), 1n);
   const ownFrom = firstSequence + ackedBefore;
   const before = {
     firstSequence: next,
     lastSequence: previousQueueId.length > 0 ? firstSequence - 1n : 0n,
   };
-  const after = { firstSequence: ownFrom > next ? ownFrom : next, lastSequence: sequenceMax };
+  const after = { firstSequence: highest(ownFrom, next), lastSequence: sequenceMax };
   return lostWithin(gaps, before) + lostWithin(gaps, after);
 };
-
-const lower = (a: bigint, b: bigint) => (a < b ? a : b);
 
 /** Returns the part of `counts` that belongs to an account with at most `expected` sequences, of which `lost` and `stored` are known. */
 const partOf = (
@@ -200,15 +197,15 @@ const partOf = (
 ): RangeCounts => {
   // In this order: of the rejected and discarded sequences only the sum of all accounts is known, so they fill what is left.
   const bounds = [
-    ["lost", lower(lost, counts.lost)],
-    ["stored", lower(stored, counts.stored)],
+    ["lost", lowest(lost, counts.lost)],
+    ["stored", lowest(stored, counts.stored)],
     ["rejected", counts.rejected],
     ["discarded", counts.discarded],
   ] as const;
   const part = { ...noCounts };
   let left = expected;
   for (const [name, most] of bounds) {
-    part[name] = lower(most, left);
+    part[name] = lowest(most, left);
     left -= part[name];
   }
   return part;

@@ -12,6 +12,7 @@ import {
   type LastAccount,
 } from "#functions/store/ingest/accounts.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
+import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
 import { type LostRange, lostWithin } from "#proto/completeness/lost-ranges.ts";
 import type { AccountRanges } from "./account-ranges.ts";
@@ -23,7 +24,6 @@ import {
   type StoredAccount,
 } from "./decide-account.ts";
 import type { ReadAccount } from "./read-account.ts";
-import { highest } from "./stream-range.ts";
 
 /** An earlier id of a queue, and the sequence up to which core had acknowledged it to the host. */
 export interface LeftId {

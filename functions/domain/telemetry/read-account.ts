@@ -1,8 +1,10 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import type { SourceVolume } from "#functions/store/volume/sources.ts";
+import { highest, lowest } from "#kit/bigint.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { type StatedLosses, statedLosses } from "#proto/completeness/account.ts";
 import { type AccountBody, AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { queueIdBytes, sequenceMax } from "#proto/limits/message-limits.ts";
 
 /** Why core refuses an account, and stores it as evidence. */
 const accountFaults = [
@@ -56,11 +58,9 @@ export interface ReadAccount {
   fault: AccountFault | undefined;
 }
 
-const queueIdBytes = 16;
 const sha256Bytes = 32;
 /** The end of 9999. */
 const timeMsMax = 253_402_300_799_999;
-const sequenceMax = 2n ** 63n - 1n;
 
 /** Parses the body of an account; undefined if it is unreadable. */
 export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
@@ -88,14 +88,9 @@ export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
       records,
       payloadBytes,
     })),
-    ackedBefore: clamp(ackedBeforeThrough - firstSequence + 1n, accepted),
+    ackedBefore: lowest(highest(ackedBeforeThrough - firstSequence + 1n, 0n), accepted),
     fault: faultOf(body, accepted),
   };
-};
-
-const clamp = (count: bigint, most: bigint) => {
-  if (count < 0n) return 0n;
-  return count > most ? most : count;
 };
 
 const decodeBody = (bytes: Uint8Array): AccountBody | undefined => {

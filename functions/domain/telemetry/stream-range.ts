@@ -5,6 +5,7 @@
  *   `CountStart`.
  * - Ranges that totals do not determine are uncounted (`countedThrough` null), never guessed.
  */
+import { highest } from "#kit/bigint.ts";
 import type { StreamPlace } from "#proto/completeness/hour-state.ts";
 import { consumedOf, noCounts, type QueueRange, type RangeCounts } from "./decide-account.ts";
 
@@ -56,9 +57,6 @@ export const addTotals = (a: RangeCounts, b: RangeCounts): RangeCounts =>
 /** Returns the higher of each total: that of the later message. */
 export const highestTotals = (a: RangeCounts, b: RangeCounts): RangeCounts =>
   combine(a, b, highest);
-
-/** Returns the higher of two. */
-export const highest = (a: bigint, b: bigint): bigint => (a > b ? a : b);
 
 const subtract = (a: RangeCounts, b: RangeCounts): RangeCounts => combine(a, b, (x, y) => x - y);
 

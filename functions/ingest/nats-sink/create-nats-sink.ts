@@ -11,7 +11,11 @@ import type { Client } from "pg";
 import { addTotals, type CountedQueue } from "#functions/domain/telemetry/stream-range.ts";
 import { Problem } from "#functions/problems.ts";
 import type { Database } from "#functions/store/database/database.ts";
-import type { FrameOutcome, FrameToCommit } from "#functions/store/ingest/decide-frames.ts";
+import {
+  type FrameOutcome,
+  type FrameToCommit,
+  queueKey,
+} from "#functions/store/ingest/decide-frames.ts";
 import {
   cursorsOfHostMax,
   endQueues,
@@ -72,7 +76,6 @@ import {
   type QueueView,
   totalsOf,
   type Views,
-  viewKey,
 } from "./queue-view.ts";
 import { createStoredCounts, type StoredCounts } from "./stored-counts.ts";
 
@@ -142,7 +145,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     ...needs,
     acked,
     cursorOf: (queue) =>
-      mutex.run(viewKey(queue), async () => {
+      mutex.run(queueKey(queue), async () => {
         const view = await streams.load(queue);
         await streams.findChains(view);
         return view.cursor;
@@ -168,7 +171,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const { open, openLeft } = createOpens(parts);
   const noteOpened = createNotes(needs, stopped.signal);
   const exclusively = <Result>(queue: QueueName, work: () => Promise<Result>): Promise<Result> =>
-    mutex.run(viewKey(queue), () => health.observe(work));
+    mutex.run(queueKey(queue), () => health.observe(work));
   let isClosing = false;
 
   /** Reads what the streams have counted of a queue, whatever this core last saw of it. */

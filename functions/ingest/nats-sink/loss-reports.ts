@@ -1,5 +1,6 @@
 import type { StreamInfo } from "@nats-io/jetstream";
 import type { Database } from "#functions/store/database/database.ts";
+import { queueKey } from "#functions/store/ingest/decide-frames.ts";
 import { addGap, addLostRange, findRangesBehind } from "#functions/store/ingest/gaps.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
 import {
@@ -21,7 +22,6 @@ import {
   rangesOf,
   type StreamDifference,
 } from "./acked-messages.ts";
-import { viewKey } from "./queue-view.ts";
 
 /** Records events of queues in PostgreSQL. */
 export type LossReports = ReturnType<typeof createLossReports>;
@@ -76,7 +76,7 @@ export const createLossReports = ({
   };
 
   const waitingOf = (queue: QueueName) =>
-    waiting.getOrInsertComputed(viewKey(queue), () => ({ queue, lost: [], instead: [] }));
+    waiting.getOrInsertComputed(queueKey(queue), () => ({ queue, lost: [], instead: [] }));
   const add = ({ lost, instead }: StreamDifference) => {
     if (lost) waitingOf(lost.queue).lost.push(lost);
     if (instead) waitingOf(instead.queue).instead.push(instead);

@@ -11,13 +11,13 @@ import { LRUCache } from "lru-cache";
 import { noCounts, type RangeCounts } from "#functions/domain/telemetry/decide-account.ts";
 import {
   type CountStart,
-  highest,
   highestTotals,
   parseTotals,
 } from "#functions/domain/telemetry/stream-range.ts";
 import { Problem } from "#functions/problems.ts";
 import { type FrameToCommit, queueKey } from "#functions/store/ingest/decide-frames.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
+import { highest } from "#kit/bigint.ts";
 import { type Loss, sequencesOf } from "../queue-events.ts";
 import type { StreamSettings } from "./prepare-streams.ts";
 import { StaleSequence } from "./publisher.ts";
@@ -61,9 +61,6 @@ export const emptyChain: Chain = { end: 0, storedThrough: 0n, session: "", total
 /** Returns the chain of a kind. */
 export const chainOf = ({ chains }: QueueView, kind: string): Chain =>
   chains.get(kind) ?? emptyChain;
-
-/** The key of a queue in the maps of this core. */
-export const viewKey = ({ hostId, queueId }: QueueName): string => queueKey(hostId, queueId);
 
 /** Moves the view to a message of a chain. One of an earlier version is one envelope, and has no last sequence. */
 export const readMessage = (view: QueueView, kind: string, { seq, header }: StoredMsg): void => {
@@ -241,7 +238,7 @@ export const createViews = (load: (queue: QueueName) => Promise<QueueView>) => {
       queue: QueueName,
       work: (view: QueueView, isFresh: boolean) => Promise<Result>,
     ): Promise<Result> {
-      const key = viewKey(queue);
+      const key = queueKey(queue);
       let progress = -1n;
       for (let attempt = 1; ; attempt++) {
         const cached = views.get(key);
@@ -261,7 +258,7 @@ export const createViews = (load: (queue: QueueName) => Promise<QueueView>) => {
         }
       }
     },
-    forget: (queue: QueueName) => void views.delete(viewKey(queue)),
+    forget: (queue: QueueName) => void views.delete(queueKey(queue)),
     clear: () => views.clear(),
   };
 };

@@ -112,7 +112,7 @@ it("counts what is committed ahead, and nothing when the cursor was elsewhere", 
   const ahead = (sequence: bigint) =>
     commitFramesAhead(client, [frame("ahead", sequence)], {
       ...needs,
-      expected: new Map([[queueKey("ahead", queueId), sequence - 1n]]),
+      expected: new Map([[queueKey({ hostId: "ahead", queueId }), sequence - 1n]]),
       turn: undefined,
     });
   await commitFrames(client, [frame("ahead")], needs);
@@ -139,7 +139,7 @@ it("stores a batch again that copied its rows before the one that it follows", a
   const two = await connect();
   await commitFrames(one, [frame("h")], needs);
   const turn = Promise.withResolvers<void>();
-  const expected = new Map([[queueKey("h", queueId), 2n]]);
+  const expected = new Map([[queueKey({ hostId: "h", queueId }), 2n]]);
   const ahead = commitFramesAhead(two, [frame("h", 3n)], {
     ...needs,
     expected,

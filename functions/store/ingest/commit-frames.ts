@@ -144,8 +144,7 @@ export const commitFramesAhead = async (
   }: CommitNeeds & { expected: ReadonlyMap<string, bigint>; turn: Promise<unknown> | undefined },
 ): Promise<FrameOutcome[] | undefined> => {
   const queues = queuesIn(frames, expected);
-  const isOneSession = (frame: FrameToCommit) =>
-    isOfSession(frame, queues.get(queueKey(frame.hostId, frame.queueId)));
+  const isOneSession = (frame: FrameToCommit) => isOfSession(frame, queues.get(queueKey(frame)));
   return frames.every(isOneSession)
     ? commitAt(client, frames, { ...needs, queues, turn })
     : undefined;
@@ -257,10 +256,11 @@ const setCursors = (queues: Map<string, BatchQueue>, rows: readonly Record<strin
 /** Returns the digests of each queue's blocks in order, in hex and separated by spaces. */
 const digestsOf = (blocks: readonly EncodedBlock[]): Map<string, string> => {
   const digests = new Map<string, string>();
-  for (const { hostId, queueId, digest } of blocks) {
-    const key = queueKey(hostId, queueId);
+  for (const block of blocks) {
+    const key = queueKey(block);
     const before = digests.get(key);
-    digests.set(key, before === undefined ? digest.toHex() : `${before} ${digest.toHex()}`);
+    const digest = block.digest.toHex();
+    digests.set(key, before === undefined ? digest : `${before} ${digest}`);
   }
   return digests;
 };

@@ -2,11 +2,10 @@
 import type { BlockToStore } from "./block-rows.ts";
 import { type EnvelopeRun, joinRuns, runAbove } from "./envelope-run.ts";
 import { HourCounts } from "./hours.ts";
+import type { QueueName } from "./queues.ts";
 
 /** A checked frame: its envelopes rise in sequence, above `previousSequence` and up to `lastSequence`. */
-export interface FrameToCommit {
-  hostId: string;
-  queueId: Uint8Array;
+export interface FrameToCommit extends QueueName {
   /** The session that opened the queue; absent for a client without sessions, whose frames are not fenced. */
   sessionId?: Uint8Array | undefined;
   /** Milliseconds since the Unix epoch. */
@@ -51,8 +50,7 @@ export interface BatchQueue {
 }
 
 /** Returns a unique key of a queue: host ids contain no NUL. */
-export const queueKey = (hostId: string, queueId: Uint8Array): string =>
-  `${hostId}\0${queueId.toHex()}`;
+export const queueKey = ({ hostId, queueId }: QueueName): string => `${hostId}\0${queueId.toHex()}`;
 
 /** Returns the queues of a batch at their expected cursors; those without an expected one as new. */
 export const queuesIn = (
@@ -61,7 +59,7 @@ export const queuesIn = (
 ) => {
   const queues = new Map<string, BatchQueue>();
   for (const { hostId, queueId, sessionId } of frames) {
-    const key = queueKey(hostId, queueId);
+    const key = queueKey({ hostId, queueId });
     const known = queues.get(key);
     // Frames without a session may come first.
     if (known && sessionId && known.session === "") known.session = sessionId.toHex();
@@ -94,7 +92,7 @@ export const decideFrames = (
   const stored = new Map<BatchQueue, FrameToCommit[]>();
   const hours = new HourCounts();
   const outcomes = frames.map((frame): FrameOutcome => {
-    const queue = queues.get(queueKey(frame.hostId, frame.queueId));
+    const queue = queues.get(queueKey(frame));
     const before = queue?.cursor ?? 0n;
     const refused = { before, cursor: before, storedRows: 0, storedBytes: 0 };
     if (queue === undefined || frame.previousSequence > before)

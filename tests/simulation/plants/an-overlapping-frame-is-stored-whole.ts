@@ -7,7 +7,7 @@ export default {
     return {
       ...sink,
       commit: async (frame, bytes) => {
-        const key = queueKey(frame.hostId, frame.queueId);
+        const key = queueKey(frame);
         const cursor = cursors.get(key) ?? 0n;
         const overlaps = frame.previousSequence < cursor && cursor < frame.lastSequence;
         const committed = await sink.commit(overlaps ? numberedFrom(frame, cursor) : frame, bytes);

@@ -8,14 +8,14 @@ export default {
       ...sink,
       open: async (claims, isGone) => {
         const opened = await sink.open(claims, isGone);
-        const key = queueKey(claims.hostId, claims.queueId);
+        const key = queueKey(claims);
         const cursor = cursors.get(key) ?? opened.cursor;
         cursors.set(key, cursor);
         return { ...opened, cursor };
       },
       commit: async (frame, bytes) => {
         const committed = await sink.commit(frame, bytes);
-        cursors.set(queueKey(frame.hostId, frame.queueId), committed.cursor);
+        cursors.set(queueKey(frame), committed.cursor);
         return committed;
       },
     };
