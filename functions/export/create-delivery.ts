@@ -10,6 +10,7 @@ import {
   countSendingHosts,
   type ExportDeadLetter,
 } from "../store/export/dead-letters.ts";
+import type { ChunkOutcome } from "../store/export/positions.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import {
   type Apartness,
@@ -21,7 +22,6 @@ import {
 import type { OtlpClient } from "./otlp-client.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 import { createPace, type Pace } from "./pace.ts";
-import type { ChunkOutcome } from "./source.ts";
 
 /** The dependencies of delivering. */
 interface DeliveryNeeds {

@@ -1,5 +1,14 @@
 import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { decodeText, eachField, eachValue, ProtobufError, readWire, wireTag } from "#proto/wire.ts";
+import { lengthOf } from "#kit/bytes.ts";
+import {
+  decodeText,
+  eachField,
+  eachValue,
+  ProtobufError,
+  readWire,
+  wireHead,
+  wireTag,
+} from "#proto/wire.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 
@@ -84,8 +93,7 @@ export const cutRequests = (
 /** The resource attribute with the identity of the certificate that sent the telemetry. */
 export const hostIdentityKey = "svc.host.identity";
 
-const lengthDelimited = 2;
-const resourceTag = wireTag(1, lengthDelimited);
+const resourceTag = wireTag(1, WireType.LengthDelimited);
 
 /**
  * Returns an OTLP request in which the attribute `svc.host.identity` of every resource has only this value, whatever the sender claimed. Keeps
@@ -93,7 +101,7 @@ const resourceTag = wireTag(1, lengthDelimited);
  */
 export const attestResources = (payload: Uint8Array, identity: string): Uint8Array =>
   readWire(payload, (reader) => {
-    const attribute = encodeAttribute(identity);
+    const attribute = encodeIdentity(identity);
     const parts: Uint8Array[] = [];
     eachPart(reader, payload, payload.length, (part, tag, end) => {
       if (tag >>> 3 !== 1) return void parts.push(part);
@@ -139,28 +147,9 @@ const isClaim = (reader: BinaryReader, bytes: Uint8Array, end: number) => {
 
 /** Encodes field 1, which contains the next message in each of these messages. */
 const encodeField = (parts: readonly Uint8Array[]): Uint8Array[] => [
-  Uint8Array.of(resourceTag, ...encodeVarint(parts.reduce((sum, { length }) => sum + length, 0))),
+  wireHead(1, lengthOf(parts)),
   ...parts,
 ];
-
-const encodeVarint = (value: number): number[] => {
-  const bytes: number[] = [];
-  let rest = value;
-  for (; rest > 127; rest = Math.floor(rest / 128)) bytes.push((rest % 128) | 128);
-  return [...bytes, rest];
-};
-
-const encoder = new TextEncoder();
-
-/** `attributes`, field 1 of a resource: `KeyValue` with 1 the key and 2 the value, of which 1 is a string. */
-const encodeAttribute = (value: string) => {
-  const text = encodeField([encoder.encode(value)]);
-  const bytes = text.reduce((sum, { length }) => sum + length, 0);
-  const valueField = [Uint8Array.of(wireTag(2, lengthDelimited), ...encodeVarint(bytes)), ...text];
-  return Buffer.concat(
-    encodeField([...encodeField([encoder.encode(hostIdentityKey)]), ...valueField]),
-  );
-};
 
 /**
  * Encodes a request by concatenation: protobuf appends repeated fields, so concatenated OTLP requests are one with the resources of all. With
@@ -217,11 +206,19 @@ const writeText = (writer: BinaryWriter, field: number, value: string) => {
   writer.tag(field, WireType.LengthDelimited).string(value);
 };
 
+/** Writes a `KeyValue`: 1 is the key and 2 the value, of which 1 is a string. */
 const writeAttribute = (writer: BinaryWriter, field: number, key: string, value: string) =>
   writeMessage(writer, field, () => {
     writeText(writer, 1, key);
     writeMessage(writer, 2, () => writeText(writer, 1, value));
   });
+
+/** Encodes the identity as an attribute, field 1 of a resource. */
+const encodeIdentity = (identity: string): Uint8Array => {
+  const writer = new BinaryWriter();
+  writeAttribute(writer, 1, hostIdentityKey, identity);
+  return writer.finish();
+};
 
 /** `ResourceLogs`: 1 the resource, 2 the scopes; of a scope 1 its name and version, 2 the records. */
 const writeResourceLogs = (writer: BinaryWriter, envelopes: readonly StoredEnvelope[]) => {
@@ -241,8 +238,6 @@ const writeResourceLogs = (writer: BinaryWriter, envelopes: readonly StoredEnvel
 
 /** The device, the last part of an identity. */
 const hostNameOf = (hostId: string) => hostId.slice(hostId.lastIndexOf("/") + 1);
-
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 const writeRecord = (writer: BinaryWriter, envelope: StoredEnvelope) =>
   writeMessage(writer, 2, () => {
@@ -273,8 +268,7 @@ const isTime = (microseconds: bigint | null): microseconds is bigint =>
 const writeBody = (writer: BinaryWriter, payload: Uint8Array) =>
   writeMessage(writer, 5, () => {
     try {
-      const line = utf8.decode(payload);
-      writeText(writer, 1, line);
+      writeText(writer, 1, decodeText(payload));
     } catch {
       writer.tag(7, WireType.LengthDelimited).bytes(payload);
     }

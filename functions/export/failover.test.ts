@@ -66,7 +66,7 @@ it.each([
       const lines: string[] = [];
       for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
         lines.push(...chunk.queues.flat().map(({ payload }) => new TextDecoder().decode(payload)));
-        await source.commit(chunk, none);
+        await chunk.commit(none);
       }
       return lines;
     };
@@ -91,8 +91,7 @@ it.each([
     await promoted.close();
 
     // The position that it would store is one of ids which mean something else now.
-    if (underWay)
-      await expect(first.source.commit(underWay, none)).rejects.toThrow(ExportLeaseLost);
+    if (underWay) await expect(underWay.commit(none)).rejects.toThrow(ExportLeaseLost);
     first.source.close();
     await sql`update export_position set owner = null`;
     const second = await open("two");

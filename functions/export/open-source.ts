@@ -1,4 +1,5 @@
 import type { Client } from "pg";
+import { highest, lowest } from "#kit/bigint.ts";
 import type { Clock } from "#kit/clock.ts";
 import { ConfigError } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
@@ -26,14 +27,14 @@ import {
   type StoredEnvelope,
 } from "../store/ingest/stored-envelope.ts";
 import { summarizeRows } from "../store/rows/summarize-rows.ts";
-import type { ClosableSource, ExportChunk } from "./source.ts";
+import { type ExportChunk, type ExportSource, groupQueues } from "./source.ts";
 
 /** Where an export reads, by its configuration. */
 export interface ExportSources {
   /** Creates the position of the export unless there is one. Throws `ConfigError` when it is one of another sink. */
   prepare(): Promise<void>;
   /** Opens the source behind the lease's position. */
-  open(lease: ExportLease): Promise<ClosableSource>;
+  open(lease: ExportLease): Promise<ExportSource>;
   close(): Promise<void>;
 }
 
@@ -60,13 +61,6 @@ interface PostgresSourceOptions {
   silenceMs: number;
 }
 
-/** A chunk and its end position. */
-interface PostgresChunk extends ExportChunk {
-  to: bigint;
-  /** Envelopes of damaged blocks. */
-  lost: number;
-}
-
 const firstWidth = 1024n;
 const widthMax = 1n << 40n;
 /** A chunk that exceeds its target size by this factor is read again in smaller ranges. */
@@ -79,7 +73,7 @@ const summarizeMs = 2_000;
  * Reads `ingest_block` in the order of its commits: in ranges of transaction ids, whose width aims at chunks of `chunkBytes`. Reads a single
  * transaction whole, because the committer limits its size.
  */
-export const createPostgresSource = (options: PostgresSourceOptions): ClosableSource => {
+export const createPostgresSource = (options: PostgresSourceOptions): ExportSource => {
   const { db, lease, clock, chunkBytes } = options;
   let from = lease.position;
   let horizon = from;
@@ -87,7 +81,6 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
   let client: Client | undefined;
   let movedAt = clock.monotonic();
   let summarizedAt = clock.monotonic();
-  const chunks = new WeakMap<ExportChunk, PostgresChunk>();
 
   const disconnect = () => {
     if (client) options.disconnect(client);
@@ -117,43 +110,37 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
     summarizedAt = clock.monotonic();
   };
 
-  const toChunk = ({ envelopes: rows, damaged }: ReadEnvelopes, to: bigint): PostgresChunk => {
-    damaged.forEach(options.onDamaged);
-    const lost = damaged.reduce((sum, { envelopes }) => sum + envelopes, 0);
-    const bytes = bytesOf(rows);
-    const chunk = { queues: groupQueues(rows), envelopes: rows.length, bytes, to, lost };
-    chunks.set(chunk, chunk);
-    from = to;
-    return chunk;
-  };
+  const toChunk = ({ envelopes: rows, damaged }: ReadEnvelopes, to: bigint): ExportChunk => ({
+    queues: groupQueues(rows),
+    envelopes: rows.length,
+    bytes: bytesOf(rows),
+    async commit(outcome) {
+      const lost = damaged.reduce((sum, { envelopes }) => sum + envelopes, 0);
+      await moveExportPosition(db, lease, { ...outcome, passed: rows.length, lost, position: to });
+      if (rows.length === 0) await alignStoredCount(db, lease.name);
+    },
+  });
 
   return {
     async read() {
       for (;;) {
         if (from >= horizon) horizon = await readHorizon(db, lease);
         if (from >= horizon) return null;
-        const to = smallest(from + width, horizon);
+        const to = lowest(from + width, horizon);
         const read = await readRange(to);
         if (read === null) {
-          width = largest(1n, (to - from) / 4n);
+          width = highest(1n, (to - from) / 4n);
           continue;
         }
         width = nextWidth(width, { ids: to - from, bytes: bytesOf(read.envelopes), chunkBytes });
         if (read.envelopes.length > 0) await summarize();
-        const chunk = toChunk(read, to);
-        const isIdle =
-          chunk.envelopes === 0 && chunk.lost === 0 && clock.monotonic() - movedAt < idleCommitMs;
-        if (isIdle) continue;
+        read.damaged.forEach(options.onDamaged);
+        from = to;
+        const isEmpty = read.envelopes.length === 0 && read.damaged.length === 0;
+        if (isEmpty && clock.monotonic() - movedAt < idleCommitMs) continue;
         movedAt = clock.monotonic();
-        return chunk;
+        return toChunk(read, to);
       }
-    },
-    async commit(chunk, outcome) {
-      const read = chunks.get(chunk);
-      if (read === undefined) throw new TypeError("a chunk of another source");
-      const { envelopes: passed, lost, to: position } = read;
-      await moveExportPosition(db, lease, { ...outcome, passed, lost, position });
-      if (read.envelopes === 0) await alignStoredCount(db, lease.name);
     },
     close: disconnect,
   };
@@ -181,8 +168,6 @@ const connectOn = async (
   throw new ExportLeaseLost("the reader's server is on another timeline, or was started anew");
 };
 
-const largest = (one: bigint, other: bigint) => (one > other ? one : other);
-const smallest = (one: bigint, other: bigint) => -largest(-one, -other);
 const bytesOf = (rows: readonly StoredEnvelope[]) =>
   rows.reduce((sum, { payload }) => sum + payload.length + objectBytes, 0);
 
@@ -192,15 +177,7 @@ const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes
   // A range that ended at the horizon says nothing about a wider one.
   if (read.ids < width && factor > 1) return width;
   const next = BigInt(Math.max(1, Math.floor(Number(read.ids) * factor)));
-  return smallest(next, widthMax);
-};
-
-/** Groups rows by queue, each in the order of its sequence. */
-const groupQueues = (rows: readonly StoredEnvelope[]): StoredEnvelope[][] => {
-  const queues = Map.groupBy(rows, ({ hostId, queueId }) => `${hostId}\0${queueId.toHex()}`);
-  return [...queues.values()].map((queue) =>
-    queue.sort((a, b) => (a.sequence < b.sequence ? -1 : 1)),
-  );
+  return lowest(next, widthMax);
 };
 
 /** Creates the sources that the configuration names. Connects to NATS, and imports its client, only for NATS. */

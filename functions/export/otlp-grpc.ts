@@ -1,6 +1,7 @@
 import { type ClientHttp2Session, connect, constants, type IncomingHttpHeaders } from "node:http2";
 import { gunzipSync } from "node:zlib";
 import { callAfter } from "#kit/clock.ts";
+import { grpcMessagePrefix } from "#proto/grpc-framing.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import {
   connectMsMax,
@@ -48,7 +49,7 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
     message: Uint8Array,
     withinMs = timeoutMs,
   ): Promise<OtlpOutcome> => {
-    const body = frame(isCompressed ? await gzipFast(message) : message, isCompressed);
+    const body = isCompressed ? await gzipFast(message) : message;
     const used = open();
     const { promise, resolve, reject } = Promise.withResolvers<GrpcEnd>();
     const stream = used.request({
@@ -98,6 +99,7 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
         body: unframe(Buffer.concat(chunks)),
       });
     });
+    stream.write(grpcMessagePrefix(body.length, isCompressed));
     stream.end(body);
     try {
       return readGrpcOutcome(await promise);
@@ -110,14 +112,6 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
     send: (signal, message, withinMs) => call(signal, message, withinMs).catch(lostResponse),
     close: async () => session?.destroy(),
   };
-};
-
-const frame = (message: Uint8Array, isCompressed: boolean): Buffer => {
-  const framed = Buffer.allocUnsafe(prefixBytes + message.length);
-  framed[0] = isCompressed ? 1 : 0;
-  framed.writeUInt32BE(message.length, 1);
-  framed.set(message, prefixBytes);
-  return framed;
 };
 
 /** Returns the message of a response: grpc-go, and so the OpenTelemetry Collector, compresses the response to a compressed request. */

@@ -19,12 +19,12 @@ import { blockColumns } from "../store/ingest/block-rows.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { describeDamage } from "../store/ingest/stored-envelope.ts";
 import { createPostgresSource } from "./open-source.ts";
-import type { ClosableSource, ExportChunk } from "./source.ts";
+import type { ExportChunk, ExportSource } from "./source.ts";
 
 let database: TestDatabase;
 let store: EnvelopeStore;
 let connection: ConnectedDatabase;
-const sources: ClosableSource[] = [];
+const sources: ExportSource[] = [];
 const damaged: string[] = [];
 beforeEach(async () => {
   database = await useTestDatabase();
@@ -71,7 +71,7 @@ const decoder = new TextDecoder();
 const linesOf = ({ queues }: ExportChunk) =>
   queues.map((queue) => queue.map(({ payload }) => decoder.decode(payload)));
 /** Reads until so many envelopes have come: transactions of other tests, on the same server, hold the source up. */
-const readChunks = async (source: ClosableSource, envelopes: number) => {
+const readChunks = async (source: ExportSource, envelopes: number) => {
   const chunks: ExportChunk[] = [];
   await eventually(async () => {
     for (let chunk = await source.read(); chunk !== null; chunk = await source.read())
@@ -80,7 +80,7 @@ const readChunks = async (source: ClosableSource, envelopes: number) => {
   });
   return chunks;
 };
-const readLines = async (source: ClosableSource, lines: number) =>
+const readLines = async (source: ExportSource, lines: number) =>
   (await readChunks(source, lines)).flatMap(linesOf).flat();
 /** Renews the lease of whoever has it. */
 const renewLease = async () => {
@@ -132,7 +132,7 @@ it("passes over a damaged block, names it and counts its envelopes as lost", asy
   await eventually(async () => {
     for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
       lines.push(...linesOf(chunk).flat());
-      await source.commit(chunk, none);
+      await chunk.commit(none);
     }
     expect(lines).toEqual(["1", "4"]);
   });
@@ -210,7 +210,7 @@ it("continues from the committed position, stores dead letters with it, and repo
   expect(await findExportLags(connection.db)).toMatchObject([
     { envelopes: 2, isRunning: true, deadLetters: 0 },
   ]);
-  await first.commit(chunk, {
+  await chunk.commit({
     ...none,
     exported: 1,
     rejectedItems: 3,
@@ -233,7 +233,7 @@ it.each([-2, 2])(
   async (days) => {
     await store.lines("a", ["1"]);
     const source = await openSource();
-    for (const chunk of await readChunks(source, 1)) await source.commit(chunk, none);
+    for (const chunk of await readChunks(source, 1)) await chunk.commit(none);
     // The clock is wrong when the position moves, or when core stamps the rows.
     await connection.sql`update export_position set position_at = now() + ${`${Math.max(0, days)} days`}::interval`;
     const other = await openEnvelopeStore(
@@ -286,7 +286,7 @@ it("stores thousands of dead letters without a moment in which the lease cannot 
   if (!chunk || !envelope) throw new Error("nothing was read");
   const deadLetters = Array.from({ length: 3_000 }, () => ({ envelope, reason: "HTTP 400" }));
   const order: string[] = [];
-  const moved = source.commit(chunk, { ...none, deadLetters }).then(() => order.push("moved"));
+  const moved = chunk.commit({ ...none, deadLetters }).then(() => order.push("moved"));
   const renewed = renewLease().then(() => order.push("renewed"));
   await Promise.all([moved, renewed]);
   expect(order).toEqual(["renewed", "moved"]);
@@ -323,14 +323,14 @@ it("lets only the owner of the lease move the position", async () => {
   });
   await expireLease();
   const other = await openSource();
-  await expect(paused.commit(chunk, none)).rejects.toThrow(ExportLeaseLost);
+  await expect(chunk.commit(none)).rejects.toThrow(ExportLeaseLost);
   expect(await readLines(other, 1)).toEqual(["1"]);
 });
 
 it("K4: refuses a position of another server, and goes on in order once the restored rows are numbered anew", async () => {
   await store.lines("a", ["1", "2"]);
   const source = await openSource();
-  for (const chunk of await readChunks(source, 2)) await source.commit(chunk, none);
+  for (const chunk of await readChunks(source, 2)) await chunk.commit(none);
   for (let batch = 0; batch < 3; batch++)
     await store.lines("a", [`${3 + batch * 2}`, `${4 + batch * 2}`]);
   await expireLease();

@@ -13,10 +13,11 @@ const none = {
   dropped: [],
   partial: [],
 };
-const chunkOf = (...hostIds: string[]) => ({
+const chunkOf = (...hostIds: string[]): ExportChunk => ({
   queues: hostIds.map((hostId) => [{ hostId } as StoredEnvelope]),
   envelopes: hostIds.length,
   bytes: 1,
+  commit: async () => undefined,
 });
 /** Two that go through different lanes. */
 const hostIds = ["a", "b"];
@@ -26,7 +27,7 @@ const startPump = (some: Partial<PumpOptions>) => {
   const lease = new AbortController();
   const stopping = new AbortController();
   const pump = pumpChunks({
-    source: { read: async () => null, commit: async () => undefined },
+    source: { read: async () => null },
     deliverAll: async () => none,
     lanes: 4,
     bufferBytesMax: 10,
@@ -58,7 +59,6 @@ const createSilentBackend = () => {
 /** Reads these chunks, then does as `end` does. */
 const readAll = (chunks: ExportChunk[], end: () => Promise<null> = async () => null) => ({
   read: async () => chunks.shift() ?? end(),
-  commit: async () => undefined,
 });
 
 /** Collects what would end the process. */
@@ -92,9 +92,10 @@ it.each(["read", "commit"] as const)(
     const fail = () => Promise.reject(failure);
     const isFirst = (envelopes: Iterable<StoredEnvelope>) =>
       [...envelopes].some(({ hostId }) => hostId === "a");
-    const source = readAll([chunkOf("a"), chunkOf("b")], failing === "read" ? fail : undefined);
+    const chunks = [chunkOf("a"), chunkOf("b")];
+    if (failing === "commit") for (const chunk of chunks) chunk.commit = fail;
     const { clock, pump } = startPump({
-      source: failing === "commit" ? { ...source, commit: fail } : source,
+      source: readAll(chunks, failing === "read" ? fail : undefined),
       deliverAll: async (envelopes, signal) =>
         failing === "commit" && isFirst(envelopes) ? none : silent.deliverAll(envelopes, signal),
     });
@@ -120,10 +121,8 @@ it("keeps no memory for chunks that are committed", async () => {
     source: {
       read: async () => {
         if (committed === warmUp) before = usedBytes();
-        return committed < chunks ? chunkOf("a") : null;
-      },
-      commit: async () => {
-        committed += 1;
+        const commit = async () => void committed++;
+        return committed < chunks ? { ...chunkOf("a"), commit } : null;
       },
     },
   });

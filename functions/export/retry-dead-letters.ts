@@ -1,4 +1,4 @@
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, callAfter } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";
 import type { Database } from "../store/database/database.ts";
 import {
@@ -87,11 +87,7 @@ const deliverOnce = async (request: Parameters<typeof deliver>[0], options: Retr
       failure = reason ?? failure;
     },
   };
-  const ended = new AbortController();
-  clock.sleep(requestMs, ended.signal).then(
-    () => timeout.abort(),
-    () => undefined,
-  );
+  const cancel = callAfter(clock, requestMs, () => timeout.abort());
   try {
     return await deliver(request, {
       client,
@@ -107,6 +103,6 @@ const deliverOnce = async (request: Parameters<typeof deliver>[0], options: Retr
     if (!timeout.signal.aborted) throw cause;
     return failure;
   } finally {
-    ended.abort();
+    cancel();
   }
 };

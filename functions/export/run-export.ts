@@ -6,6 +6,7 @@ import type { Database } from "../store/database/database.ts";
 import { countPendingOf } from "../store/export/lag.ts";
 import {
   acquireExportLease,
+  type ChunkOutcome,
   type ExportLease,
   ExportLeaseLost,
   exportLeaseMs,
@@ -17,7 +18,7 @@ import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { createDelivery, sumOutcomes } from "./create-delivery.ts";
 import type { ExportMetrics } from "./export-metrics.ts";
 import type { OtlpClient } from "./otlp-client.ts";
-import type { ChunkOutcome, ClosableSource, ExportChunk, ExportSource } from "./source.ts";
+import type { ExportChunk, ExportSource } from "./source.ts";
 
 /** The dependencies of an export. */
 interface ExportNeeds {
@@ -27,7 +28,7 @@ interface ExportNeeds {
   owner: string;
   client: Pick<OtlpClient, "send">;
   /** Opens the source behind the lease's position. */
-  open(lease: ExportLease): Promise<ClosableSource>;
+  open(lease: ExportLease): Promise<ExportSource>;
   clock: Clock;
   entropy: Entropy;
   log: Pick<Log, "info" | "warn">;
@@ -172,11 +173,11 @@ const whileRenewed = async (
       }
     }
   };
-  const drain = async () => {
-    await clock.sleep(drainMs, done.signal);
-    ended.abort(new ExportLeaseLost("stopped before everything was delivered"));
-  };
-  const onStop = () => void drain().catch(() => undefined);
+  const onStop = () =>
+    void clock.sleep(drainMs, done.signal).then(
+      () => ended.abort(new ExportLeaseLost("stopped before everything was delivered")),
+      () => undefined,
+    );
   stopping.addEventListener("abort", onStop, { once: true });
   const renewing = renew();
   try {
@@ -190,7 +191,7 @@ const whileRenewed = async (
 
 /** The dependencies of a pump. */
 export interface PumpOptions {
-  source: ExportSource;
+  source: Pick<ExportSource, "read">;
   /** Delivers envelopes of whole hosts, in their order. Rejects when the signal aborts. */
   deliverAll(envelopes: Iterable<StoredEnvelope>, signal: AbortSignal): Promise<ChunkOutcome>;
   /** How many deliveries run at once. */
@@ -239,7 +240,7 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
     committed = committed.then(async () => {
       const outcome = await delivered;
       signal.throwIfAborted();
-      await source.commit(chunk, outcome);
+      await chunk.commit(outcome);
       buffered -= chunk.bytes;
       observe.buffered(buffered);
       observe.committed(outcome);

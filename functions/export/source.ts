@@ -1,4 +1,5 @@
-import type { ExportDeadLetter, RejectedEnvelope } from "../store/export/dead-letters.ts";
+import type { ChunkOutcome } from "../store/export/positions.ts";
+import { queueKey } from "../store/ingest/decide-frames.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 
 /** Envelopes that are read together, and committed together by one move of the position. */
@@ -8,31 +9,22 @@ export interface ExportChunk {
   envelopes: number;
   /** Bytes of memory that the envelopes take. */
   bytes: number;
-}
-
-/** The outcome of a chunk. */
-export interface ChunkOutcome {
-  exported: number;
-  rejectedItems: number;
-  deadLetters: readonly ExportDeadLetter[];
-  /** Envelopes that the backend rejected and that are not kept, because their hosts have reached their limit of dead letters. */
-  dropped: readonly ExportDeadLetter[];
-  /** Items that the backend rejected of otherwise accepted envelopes: of one host, up to the named envelope. */
-  partial: readonly RejectedEnvelope[];
+  /**
+   * Stores durably that the chunk, and each one before, is done; call it in the order of `read`. Throws if another process has taken over: then
+   * nothing of the chunk is stored, and that process sends it again.
+   */
+  commit(outcome: ChunkOutcome): Promise<void>;
 }
 
 /** Where an export reads committed envelopes, with a durable position of its own. */
 export interface ExportSource {
   /** Returns the chunk after the last one; null when there is nothing new. */
   read(): Promise<ExportChunk | null>;
-  /**
-   * Stores durably that a chunk, and each one before, is done; call it in the order of `read`. Throws if another process has taken over: then
-   * nothing of the chunk is stored, and that process sends it again.
-   */
-  commit(chunk: ExportChunk, outcome: ChunkOutcome): Promise<void>;
-}
-
-/** A source, and the end of its connections. */
-export interface ClosableSource extends ExportSource {
   close(): void;
 }
+
+/** Groups envelopes by queue, each in the order of its sequence. */
+export const groupQueues = (envelopes: readonly StoredEnvelope[]): StoredEnvelope[][] =>
+  [...Map.groupBy(envelopes, queueKey).values()].map((queue) =>
+    queue.sort((a, b) => (a.sequence < b.sequence ? -1 : 1)),
+  );

@@ -21,7 +21,7 @@ import {
   ExportLeaseLost,
   PositionOfOtherSink,
 } from "../store/export/positions.ts";
-import type { ClosableSource, ExportChunk } from "./source.ts";
+import type { ExportChunk, ExportSource } from "./source.ts";
 import { openStreamSource, prepareStreamPosition } from "./stream-source.ts";
 
 const canStart = await canStartNats();
@@ -43,7 +43,7 @@ let database: TestDatabase;
 let connection: ConnectedDatabase;
 let store: EnvelopeStore;
 let log = createTestLog();
-const sources: ClosableSource[] = [];
+const sources: ExportSource[] = [];
 const deleteStreams = () =>
   Promise.all([stream, `${stream}_QUEUES`].map((name) => nats.manager.streams.delete(name)));
 beforeAll(async () => {
@@ -85,7 +85,7 @@ const openSource = async (start: "oldest" | "now" = "oldest") => {
   sources.push(source);
   return source;
 };
-const readChunks = async (source: ClosableSource, envelopes: number) => {
+const readChunks = async (source: ExportSource, envelopes: number) => {
   const chunks: ExportChunk[] = [];
   await expect
     .poll(async () => {
@@ -97,14 +97,14 @@ const readChunks = async (source: ClosableSource, envelopes: number) => {
   return chunks;
 };
 /** Reads so many envelopes, which are in one chunk. */
-const readChunk = async (source: ClosableSource, envelopes: number) => {
+const readChunk = async (source: ExportSource, envelopes: number) => {
   const [chunk] = await readChunks(source, envelopes);
   if (!chunk) throw new Error("nothing was read");
   return chunk;
 };
 const textsOf = (chunks: readonly ExportChunk[]) =>
   chunks.flatMap(({ queues }) => queues.flat().map(({ payload }) => decoder.decode(payload)));
-const readLines = async (source: ClosableSource, count: number) =>
+const readLines = async (source: ExportSource, count: number) =>
   textsOf(await readChunks(source, count));
 
 /** Another program takes a message of the source's consumer. */
@@ -115,7 +115,7 @@ const steal = async (callback: () => void = () => undefined) => {
   await nats.connection.flush();
   return inbox;
 };
-const expectEnd = async (source: ClosableSource) => {
+const expectEnd = async (source: ExportSource) => {
   const end = async () => {
     for (;;) await source.read();
   };
@@ -251,7 +251,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const source = await openSource();
     const chunks = await readChunks(source, 2);
     expect(textsOf(chunks)).toHaveLength(2);
-    for (const chunk of chunks) await source.commit(chunk, none);
+    for (const chunk of chunks) await chunk.commit(none);
     expect(log.text()).not.toContain("foreign");
     const damaged = log.lines.flatMap(({ level, fields }) => (level === "error" ? [fields] : []));
     const named = expect.stringMatching(
@@ -276,7 +276,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const [chunk] = await readChunks(first, 2);
     const envelope = chunk?.queues[0]?.[1];
     if (!chunk || !envelope) throw new Error("nothing was read");
-    await first.commit(chunk, {
+    await chunk.commit({
       ...none,
       exported: 1,
       rejectedItems: 3,
@@ -299,7 +299,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const paused = await openSource();
     const chunk = await readChunk(paused, 1);
     const other = await openSource();
-    await expect(paused.commit(chunk, none)).rejects.toThrow(ExportLeaseLost);
+    await expect(chunk.commit(none)).rejects.toThrow(ExportLeaseLost);
     expect(await readLines(other, 1)).toEqual(["1"]);
     await expect
       .poll(() =>
@@ -337,13 +337,13 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     await store.lines("a", ["1", "2", "3"]);
     const source = await openSource();
     const chunk = await readChunk(source, 3);
-    await source.commit(chunk, none);
+    await chunk.commit(none);
     source.close();
     for (const line of ["4", "5", "6"]) await store.lines("a", [line]);
     await nats.manager.streams.purge(stream, { seq: 4 });
     const behind = await openSource();
     const rest = await readChunk(behind, 1);
-    await behind.commit(rest, none);
+    await rest.commit(none);
     expect(await connection.sql`select lost::int, position::int from export_position`).toEqual([
       { lost: 2, position: 4 },
     ]);
@@ -359,7 +359,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("reads a stream from its beginning that was restored to before its position, and has grown beyond it since", async () => {
     await store.lines("a", ["1", "2"]);
     const source = await openSource();
-    await source.commit(await readChunk(source, 2), none);
+    await (await readChunk(source, 2)).commit(none);
     source.close();
     const continued = await openSource();
     continued.close();
@@ -377,7 +377,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const source = await openSource();
     const chunk = await readChunk(source, 1);
     await connection.sql`update export_position set position_at = now() + interval '1 minute'`;
-    await source.commit(chunk, none);
+    await chunk.commit(none);
     const [row] = await connection.sql`select position::int, position_at from export_position`;
     const message = await nats.manager.streams.getMessage(stream, { seq: row?.position });
     expect(new Date(row?.position_at)).toEqual(message?.time);
@@ -404,7 +404,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     expect(lag).toMatchObject({ name: "default", envelopes: 3, isRunning: true });
     expect(lag?.ageSeconds).toBeGreaterThan(0);
     expect(lag?.ageSeconds).toBeLessThan(60);
-    for (const chunk of await readChunks(source, 3)) await source.commit(chunk, none);
+    for (const chunk of await readChunks(source, 3)) await chunk.commit(none);
     await note();
     expect(await findExportLags(connection.db)).toMatchObject([{ envelopes: 0, ageSeconds: 0 }]);
   });

@@ -27,7 +27,7 @@ import {
   readStoredBlock,
   type StoredEnvelope,
 } from "../store/ingest/stored-envelope.ts";
-import type { ClosableSource, ExportChunk } from "./source.ts";
+import { type ExportChunk, type ExportSource, groupQueues } from "./source.ts";
 import { pullMessages, type StreamMessage, storedMessage } from "./stream-pulls.ts";
 
 /** The dependencies of the source. */
@@ -43,12 +43,6 @@ interface StreamSourceOptions {
   codec: Pick<BlockCodec, "decompress">;
   /** The size of a chunk that the source aims at. */
   chunkBytes: number;
-}
-
-/** A chunk and its end position. */
-interface StreamChunk extends ExportChunk {
-  last: StreamMessage;
-  lost: number;
 }
 
 /** The most unacknowledged messages that the server delivers. */
@@ -90,7 +84,7 @@ export const prepareStreamPosition = async (
  * message that is not exported: an existing consumer would deliver new messages first, and those of the last process only after their timeout. A
  * chunk's acknowledgement covers all before it. A stream that is not the lease's is read from its beginning.
  */
-export const openStreamSource = async (options: StreamSourceOptions): Promise<ClosableSource> => {
+export const openStreamSource = async (options: StreamSourceOptions): Promise<ExportSource> => {
   const { db, connection, manager, stream, lease, clock, log, codec, chunkBytes } = options;
   await followStream(options, await streamStateOf(manager, stream));
   const consumer = consumerNameOf(lease.name);
@@ -108,7 +102,6 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
     messageBytesMax,
   });
   const chains = createStreamChains({ manager, stream, position: Number(lease.position), log });
-  const chunks = new WeakMap<ExportChunk, StreamChunk>();
   let last = Number(lease.position);
   // In a stream that was just found, the messages before its first one are not lost.
   let isBehindFirst = lease.position === 0n;
@@ -126,8 +119,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
     end: StreamMessage,
     lacking: number,
   ): ExportChunk => {
-    const queues = new Map<string, StoredEnvelope[]>();
-    let envelopes = 0;
+    const envelopes: StoredEnvelope[] = [];
     let bytes = 0;
     let lost = lacking;
     for (const message of messages) {
@@ -142,19 +134,23 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
         );
       });
       if (read === undefined) log.warn({ subject, seq }, "skipped a foreign message");
-      const [first] = read ?? [];
-      if (!read || !first) continue;
-      envelopes += read.length;
-      bytes += read.length * objectBytes;
-      const key = `${first.hostId}\0${first.queueId.toHex()}`;
-      const queue = queues.getOrInsertComputed(key, () => []);
-      for (const envelope of read) queue.push(envelope);
+      for (const envelope of read ?? []) envelopes.push(envelope);
     }
-    // Blocks of several kinds overlap.
-    for (const queue of queues.values()) queue.sort((a, b) => (a.sequence < b.sequence ? -1 : 1));
-    const chunk = { queues: [...queues.values()], envelopes, bytes, last: end, lost };
-    chunks.set(chunk, chunk);
-    return chunk;
+    return {
+      queues: groupQueues(envelopes),
+      envelopes: envelopes.length,
+      bytes: bytes + envelopes.length * objectBytes,
+      async commit(outcome) {
+        await moveExportPosition(db, lease, {
+          ...outcome,
+          passed: envelopes.length,
+          lost,
+          position: BigInt(end.sequence),
+          positionAt: end.storedAt,
+        });
+        end.ack();
+      },
+    };
   };
 
   return {
@@ -165,21 +161,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
       const { messages, lost } = await chains.complete(delivered);
       return toChunk(messages, end, lost);
     },
-    async commit(chunk, outcome) {
-      const read = chunks.get(chunk);
-      if (read === undefined) throw new TypeError("a chunk of another source");
-      const { last: message, lost } = read;
-      const { sequence, storedAt: positionAt } = message;
-      await moveExportPosition(db, lease, {
-        ...outcome,
-        passed: read.envelopes,
-        lost,
-        position: BigInt(sequence),
-        positionAt,
-      });
-      message.ack();
-    },
-    close: () => pulls.close(),
+    close: pulls.close,
   };
 };
 

@@ -3,7 +3,7 @@ import { type ExportConfig, parseExportConfig } from "#functions/config/export-c
 import { createExportMetrics } from "#functions/export/export-metrics.ts";
 import { createPostgresSource } from "#functions/export/open-source.ts";
 import { runExport } from "#functions/export/run-export.ts";
-import type { ClosableSource } from "#functions/export/source.ts";
+import type { ExportSource } from "#functions/export/source.ts";
 import {
   manageStream,
   openStreamSource,
@@ -104,7 +104,7 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
     };
     const connection = jetstream && connectStreams(world, { jetstream, client: process });
     const manage = () => connection && manageStream(connection, stream);
-    const openSource = async (shared: SharedOfSources): Promise<ClosableSource> => {
+    const openSource = async (shared: SharedOfSources): Promise<ExportSource> => {
       const manager = await manage();
       if (connection && manager)
         return openStreamSource({ ...shared, connection, manager, stream, log });
@@ -178,21 +178,20 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
 };
 
 /** Moves the position before a chunk is delivered. */
-const committingEarly = (source: ClosableSource): ClosableSource => ({
+const committingEarly = (source: ExportSource): ExportSource => ({
   ...source,
   async read() {
     const chunk = await source.read();
-    if (chunk)
-      await source.commit(chunk, {
-        exported: chunk.envelopes,
-        rejectedItems: 0,
-        deadLetters: [],
-        dropped: [],
-        partial: [],
-      });
-    return chunk;
+    if (chunk === null) return null;
+    await chunk.commit({
+      exported: chunk.envelopes,
+      rejectedItems: 0,
+      deadLetters: [],
+      dropped: [],
+      partial: [],
+    });
+    return { ...chunk, commit: async () => undefined };
   },
-  commit: async () => undefined,
 });
 
 const describe = ({ err, ...fields }: { err?: unknown }): string =>

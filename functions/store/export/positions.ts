@@ -241,20 +241,24 @@ export const releaseExportLease = async (db: Executor, lease: ExportLease): Prom
   );
 };
 
+/** The outcome of envelopes that were read together. */
+export interface ChunkOutcome {
+  exported: number;
+  rejectedItems: number;
+  deadLetters: readonly ExportDeadLetter[];
+  /** Envelopes that the backend rejected and that are not kept, because their hosts have reached their limit of dead letters. */
+  dropped: readonly ExportDeadLetter[];
+  /** Items that the backend rejected of otherwise accepted envelopes: of one host, up to the named envelope. */
+  partial: readonly RejectedEnvelope[];
+}
+
 /** The new position of an export, and its counts since the previous one. */
-interface ExportProgress {
+interface ExportProgress extends ChunkOutcome {
   position: bigint;
   /** The time after which everything beyond a position in a stream was stored. */
   positionAt?: number;
   /** Envelopes that the position moves past. */
   passed: number;
-  exported: number;
-  rejectedItems: number;
-  deadLetters: readonly ExportDeadLetter[];
-  /** Envelopes that the backend rejected and that are not stored as dead letters. */
-  dropped: readonly ExportDeadLetter[];
-  /** Items that the backend rejected of other envelopes, if the host is known. */
-  partial: readonly RejectedEnvelope[];
   /** Envelopes that retention deleted before they were read, or whose block is damaged. */
   lost?: number;
 }
