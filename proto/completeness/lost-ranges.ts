@@ -1,6 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { lowest } from "#kit/bigint.ts";
 import { AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
+import { type StatedLosses, statedLosses } from "./account.ts";
 import type { AccountFacts } from "./hour-state.ts";
 
 /** Sequences that a restored database or stream has lost, the first and the last. */
@@ -20,7 +20,7 @@ export const lostWithin = (
     one.from < other.from ? -1 : 1,
   )) {
     if (from > next) next = from;
-    const end = lowest(through, lastSequence) + 1n;
+    const end = (through < lastSequence ? through : lastSequence) + 1n;
     if (end <= next) continue;
     lost += end - next;
     next = end;
@@ -96,3 +96,7 @@ const countLost = (
   const chosen = ranges.filter((range) => range.isOwn === isOwn);
   return Number(lostWithin(chosen, part));
 };
+
+/** Returns the losses that the body of an accepted account states. */
+export const readLosses = (bytes: Uint8Array): StatedLosses =>
+  statedLosses(fromBinary(AccountBodySchema, bytes));

@@ -1,11 +1,7 @@
 /** The accounts that core has, as it takes them into an hour. */
-import {
-  type ReadAccount,
-  readAccount,
-  readLosses,
-} from "#functions/domain/telemetry/read-account.ts";
+import { type ReadAccount, readAccount } from "#functions/domain/telemetry/read-account.ts";
 import type { AccountFacts } from "#proto/completeness/hour-state.ts";
-import { withLosses } from "#proto/completeness/lost-ranges.ts";
+import { readLosses, withLosses } from "#proto/completeness/lost-ranges.ts";
 import type { Values } from "./sql-expressions.ts";
 import type { Tables } from "./tables.ts";
 

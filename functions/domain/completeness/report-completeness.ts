@@ -33,9 +33,9 @@ import {
   stateOfHour,
   sumHour,
 } from "#proto/completeness/hour-state.ts";
+import { readLosses } from "#proto/completeness/lost-ranges.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { readCountingRules } from "../fleet/rules.ts";
-import { readLosses } from "../telemetry/read-account.ts";
 
 /** An hour of a host: its settled state, what is missing, and the accounts that core still has. */
 export interface ReportedHour {

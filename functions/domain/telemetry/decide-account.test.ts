@@ -1,6 +1,7 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { noLosses } from "#proto/completeness/account.ts";
+import { readLosses } from "#proto/completeness/lost-ranges.ts";
 import { AccountBodySchema, AccountCountSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import {
   decideAccount,
@@ -8,7 +9,7 @@ import {
   type RangeFacts,
   type StoredAccount,
 } from "./decide-account.ts";
-import { type AccountFault, type ReadAccount, readAccount, readLosses } from "./read-account.ts";
+import { type AccountFault, type ReadAccount, readAccount } from "./read-account.ts";
 
 const hour = Date.UTC(2026, 10, 25, 10);
 const minute = 60_000n;

@@ -2,7 +2,6 @@ import { fromBinary } from "@bufbuild/protobuf";
 import type { SourceVolume } from "#functions/store/volume/sources.ts";
 import { highest, lowest } from "#kit/bigint.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
-import { type StatedLosses, statedLosses } from "#proto/completeness/account.ts";
 import { type AccountBody, AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { queueIdBytes, sequenceMax } from "#proto/limits/message-limits.ts";
 
@@ -134,7 +133,3 @@ const numbersOf = ({ accepted, refused, filtered, redacted, ...body }: AccountBo
 /** The day of an account by its host's clock, or by core's if the host's time is impossible. */
 export const dayOfAccount = ({ fromMs }: ReadAccount, now: number): number =>
   Math.floor((fromMs > now + dayMs || fromMs < now - 400 * dayMs ? now : fromMs) / dayMs);
-
-/** Returns the losses that the body of an accepted account states. */
-export const readLosses = (bytes: Uint8Array): StatedLosses =>
-  statedLosses(fromBinary(AccountBodySchema, bytes));
