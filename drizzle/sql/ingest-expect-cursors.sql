@@ -21,12 +21,3 @@ BEGIN
 	END IF;
 END
 $$;
-
--- Raises 55P03, as a lock does that could not be had in time: the committer then runs each queue of the batch on its own, in a transaction
--- that writes nothing before it has the lock.
-CREATE OR REPLACE FUNCTION "refuse_overtaken_cursor"() RETURNS timestamptz
-LANGUAGE plpgsql AS $$
-BEGIN
-	RAISE EXCEPTION 'a later transaction has moved an ingest cursor' USING ERRCODE = '55P03';
-END
-$$;
