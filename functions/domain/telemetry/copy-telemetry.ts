@@ -56,16 +56,15 @@ export const copyTelemetry = async (
       }),
     );
   await record("success", undefined, exportBegun);
-  try {
-    const copied = await createTelemetryTable(
-      core.sql,
-      { table, from, to, hostId: hostId ?? host, onDamaged },
-      core.codec,
-    );
-    await record("success", copied);
-    return copied;
-  } catch (cause) {
-    await record("failure");
+  const copied = await createTelemetryTable(
+    core.sql,
+    { table, from, to, hostId: hostId ?? host, onDamaged },
+    core.codec,
+  ).catch(async (cause: unknown) => {
+    // Why the copy failed says more than why the audit log did.
+    await record("failure").catch(() => undefined);
     throw cause;
-  }
+  });
+  await record("success", copied);
+  return copied;
 };

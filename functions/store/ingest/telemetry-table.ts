@@ -56,7 +56,7 @@ const mark = "svc-server envelopes: a copy of telemetry, which retention does no
 const duplicateTable = "42P07";
 
 /**
- * Copies telemetry into a new table; returns the number of copied envelopes. Leaves no table behind when it fails. Throws `TableRefused`.
+ * Copies telemetry into a new table; returns the number of copied envelopes. Drops the table when it fails. Throws `TableRefused`.
  */
 export const createTelemetryTable = async (
   sql: SqlClient,
@@ -81,7 +81,7 @@ export const createTelemetryTable = async (
   try {
     return await sql.begin("read only", (reader) => copyInto(sql, reader, copied, codec));
   } catch (cause) {
-    await sql`drop table ${sql(table)}`;
+    await sql`drop table ${sql(table)}`.catch(() => undefined);
     throw cause;
   }
 };
