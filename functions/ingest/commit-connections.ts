@@ -1,5 +1,5 @@
 import type { Client } from "pg";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, callAfter } from "#kit/clock.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
 
 /** The committer's connections. One is kept only after success, as a failure leaves it in an unknown state, and until the server closes it. */
@@ -37,16 +37,12 @@ export const createCommitConnections = ({
     async run<Result>(work: (client: Client) => Promise<Result>): Promise<Result> {
       const client = idle.pop() ?? (await open());
       active.add(client);
-      // The one way to end a query that the server does not answer: its promise rejects when the socket closes.
-      const ended = new AbortController();
       let isLate = false;
-      clock.sleep(timeoutMs, ended.signal).then(
-        () => {
-          isLate = true;
-          destroyClient(client);
-        },
-        () => undefined,
-      );
+      // The one way to end a query that the server does not answer: its promise rejects when the socket closes.
+      const cancel = callAfter(clock, timeoutMs, () => {
+        isLate = true;
+        destroyClient(client);
+      });
       try {
         const result = await work(client);
         idle.push(client);
@@ -59,8 +55,7 @@ export const createCommitConnections = ({
         });
       } finally {
         active.delete(client);
-        // With a reason: without one, each batch would build an error and its stack trace.
-        ended.abort("ended");
+        cancel();
       }
     },
     /** Resolves once a connection has been opened; returns false if `signal` aborts first, or `close` comes. */

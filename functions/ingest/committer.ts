@@ -203,18 +203,13 @@ export const createCommitter = (options: CommitterOptions) => {
     const drained = Promise.withResolvers<void>();
     if (state.name === "failing") state.probe.abort();
     state = { name: "closing", drained: drained.resolve };
-    const timer = new AbortController();
-    const late = clock.sleep(graceMs, timer.signal).then(
-      () => {
-        waiting.rejectAll(new Problem("shutting_down"));
-        pool.destroyActive();
-      },
-      () => undefined,
-    );
+    const cancel = callAfter(clock, graceMs, () => {
+      waiting.rejectAll(new Problem("shutting_down"));
+      pool.destroyActive();
+    });
     pump();
     await drained.promise;
-    timer.abort();
-    await late;
+    cancel();
   };
 
   return {

@@ -9,6 +9,7 @@
 import type { Client, Connection, Submittable } from "pg";
 import { setForSession } from "../database/connection-settings.ts";
 import { createCopyFields } from "../database/copy-fields.ts";
+import { unusedResults } from "../ingest/copy-transaction.ts";
 import {
   type BlockCodec,
   BlockCorrupt,
@@ -93,11 +94,7 @@ const copyOut = (
     handleError: (cause: Error) => reject(cause),
     handleReadyForQuery: () =>
       failure === undefined ? resolve({ envelopes, damaged }) : reject(failure),
-    handleRowDescription: () => undefined,
-    handleDataRow: () => undefined,
-    handleEmptyQuery: () => undefined,
-    handlePortalSuspended: () => undefined,
-    callback: () => undefined,
+    ...unusedResults,
   } as Submittable;
 };
 

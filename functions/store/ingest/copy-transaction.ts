@@ -84,27 +84,7 @@ export const runCopyTransaction = (client: Client, transaction: CopyTransaction)
 const rowsOfCopyMax = 200;
 
 const copyText = `copy ingest_block (${blockColumns.join(",")}) from stdin with (format binary)`;
-const signature = Uint8Array.of(
-  0x50,
-  0x47,
-  0x43,
-  0x4f,
-  0x50,
-  0x59,
-  0x0a,
-  0xff,
-  0x0d,
-  0x0a,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-  0,
-);
+const signature = Buffer.from("PGCOPY\n\xff\r\n\0".padEnd(19, "\0"), "latin1");
 const copyDone = 0x63;
 
 const message = (type: number, body: Uint8Array): Buffer => {
@@ -133,10 +113,7 @@ const submittable = (
   const copies = groupIntoCopies(rows);
   let ended = false;
   let command = "";
-  const end = (settle: () => void) => {
-    ended = true;
-    settle();
-  };
+
   return {
     submit(connection: Connection) {
       const { stream } = connection;
@@ -163,26 +140,31 @@ const submittable = (
       command = text;
     },
     handleReadyForQuery() {
+      ended = true;
       // COMMIT of a failed transaction reports ROLLBACK, without an error.
-      if (command === "COMMIT") end(resolve);
+      if (command === "COMMIT") resolve();
       else
-        end(() =>
-          reject(
-            Object.assign(new Error("the transaction did not commit"), { code: "NOT_COMMITTED" }),
-          ),
+        reject(
+          Object.assign(new Error("the transaction did not commit"), { code: "NOT_COMMITTED" }),
         );
     },
     handleError(cause: Error) {
-      end(() => reject(cause));
+      ended = true;
+      reject(cause);
     },
-    // The rows are already sent, and the results of statements are not used.
+    // The rows are already sent.
     handleCopyInResponse: () => undefined,
-    handleRowDescription: () => undefined,
-    handleDataRow: () => undefined,
-    handleEmptyQuery: () => undefined,
-    handlePortalSuspended: () => undefined,
-    callback: () => undefined,
+    ...unusedResults,
   } as Submittable;
+};
+
+/** Handlers of what a COPY does not use: the results of statements. */
+export const unusedResults = {
+  handleRowDescription: () => undefined,
+  handleDataRow: () => undefined,
+  handleEmptyQuery: () => undefined,
+  handlePortalSuspended: () => undefined,
+  callback: () => undefined,
 };
 
 /** Runs statements and returns the rows of the last one. */

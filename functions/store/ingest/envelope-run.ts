@@ -78,19 +78,19 @@ const addKind = (
 
 /** Encodes envelopes in ascending sequence. */
 export const runOf = (envelopes: readonly Envelope[]): EnvelopeRun => {
-  const figures = noFigures();
-  for (const { sequence, kind, payload, observedAt } of envelopes)
-    addHead(figures, {
-      sequence,
-      kind,
-      payloadBytes: payload.length,
-      observedSeconds: observedAt && Number(observedAt.seconds),
-    });
-  return {
-    ...figures,
-    bytes: toBinary(EnvelopesSchema, create(EnvelopesSchema, { envelopes: [...envelopes] })),
-  };
+  const bytes = toBinary(EnvelopesSchema, create(EnvelopesSchema, { envelopes: [...envelopes] }));
+  return { ...selectRun({ bytes }, () => true), bytes };
 };
+
+/** Returns the selected envelopes of a run. */
+const selectRun = (
+  run: Pick<EnvelopeRun, "bytes">,
+  isSelected: (envelope: Pick<EnvelopeHead, "sequence">) => boolean,
+): EnvelopeRun =>
+  partitionRun(run, (envelope) => (isSelected(envelope) ? "" : undefined)).get("") ?? {
+    ...noFigures(),
+    bytes: new Uint8Array(),
+  };
 
 /** Splits the envelopes of a run by key into a run for each, in the order of the run, without decoding them. Omits those without a key. */
 export const partitionRun = (
@@ -149,11 +149,10 @@ const payloadTag = wireTag(6, WireType.LengthDelimited);
 const secondsTag = wireTag(1, WireType.Varint);
 
 /** Returns the part of a run above `cursor`; the run itself if that is all of it. */
-export const runAbove = (run: EnvelopeRun, cursor: bigint): EnvelopeRun => {
-  if (run.count === 0 || run.firstSequence > cursor) return run;
-  const above = partitionRun(run, ({ sequence }) => (sequence > cursor ? "" : undefined)).get("");
-  return above ?? { ...noFigures(), bytes: new Uint8Array() };
-};
+export const runAbove = (run: EnvelopeRun, cursor: bigint): EnvelopeRun =>
+  run.count === 0 || run.firstSequence > cursor
+    ? run
+    : selectRun(run, ({ sequence }) => sequence > cursor);
 
 /** Decodes a run. */
 export const envelopesOf = ({ bytes }: Pick<EnvelopeRun, "bytes">): Envelope[] =>
