@@ -21,12 +21,14 @@ import type { LockedCursor, QueueName, SeenQueue, StoredQueue } from "../store/i
 
 import { inGroups, inTurn } from "./in-groups.ts";
 import {
+  countLoss,
   createRecordedLosses,
   forkEvent,
-  gapEvent,
   type Loss,
   type LossObserver,
-  type QueueEvent,
+  type LossRegister,
+  type RecordedLoss,
+  recordLoss,
   sequencesOf,
 } from "./queue-events.ts";
 
@@ -49,7 +51,7 @@ export interface LeftCursor {
 export type QueueOpener = ReturnType<typeof createQueueOpener>;
 
 /** The cursors and sessions of queues, and what is recorded of them, in transactions of `Tx`. */
-export interface QueueRegister<Tx> {
+export interface QueueRegister<Tx> extends LossRegister<Tx> {
   /** Runs `work` in a transaction. Its waits for locks are short where it is `shared` by several queues. */
   transaction<Result>(
     work: (tx: Tx) => Promise<Result>,
@@ -72,12 +74,9 @@ export interface QueueRegister<Tx> {
   endLeft(tx: Tx, hostId: string, queueIds: readonly Uint8Array[], endedAt: Date): Promise<void>;
   /** Deletes the oldest queues of hosts that have many. */
   trim(tx: Tx, hostIds: readonly string[]): Promise<void>;
-  /** Adds a lost range to what the host has lost. */
-  addGap(tx: Tx, hostId: string, sequences: bigint, now: Date): Promise<void>;
   /** Returns when core began to use another sink, in milliseconds; null if never. */
   findSinkChange(tx: Tx): Promise<number | null>;
-  /** Writes events to the audit log, within its bound for each host, and returns those that it has written. */
-  record(tx: Tx, queue: QueueName, events: readonly QueueEvent[]): Promise<readonly QueueEvent[]>;
+
   /** Returns the cursor of a queue that is not locked; 0 for one that is new. */
   findCursor(queue: QueueName): Promise<bigint>;
 }
@@ -103,7 +102,7 @@ export const createQueueOpener = <Tx>({
   log,
   pause,
 }: QueueOpenerNeeds<Tx>) => {
-  const losses = createLosses({ register, observe, log });
+  const losses = createLosses({ register, observe });
   const decideAll = async (tx: Tx, opens: readonly Open[], now: Date) => {
     const rows = await register.lock(tx, opens, now);
     return opens.map((claims, index): Decision => {
@@ -146,6 +145,20 @@ export const createQueueOpener = <Tx>({
       },
       { isShared: true },
     );
+  const judgeOwn = async (tx: Tx, { claims, row, lost }: Decision) => {
+    const lostHere = await losses.judge(tx, row, lost);
+    if (lost && lostHere === null)
+      log.warn(
+        {
+          host_id: claims.hostId,
+          queue_id: claims.queueId.toHex(),
+          from: String(lost.from),
+          through: String(lost.through),
+        },
+        "the queue comes from another sink, which stored the range",
+      );
+    return lostHere;
+  };
   const openAlone = ({ open, isGone }: { open: Open; isGone(): boolean }): Promise<Decision> =>
     register.transaction(async (tx) => {
       const now = new Date(clock.now());
@@ -153,13 +166,17 @@ export const createQueueOpener = <Tx>({
       const leftRows =
         leftIds.length > 0 ? await register.lockLeft(tx, queueOf(open), leftIds) : [];
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
-      const { isForked, lost, row } = decision;
+      const { isForked, row } = decision;
       if (isForked && isGone()) throw new Problem("queue_forked");
-      const lostHere = await losses.count(tx, row, lost);
+      const lostHere = await judgeOwn(tx, decision);
       if (isForked) await register.noteFork(tx, queueOf(open));
-      else await store(tx, [{ ...decision, lostHere }], now);
-      const others = isForked ? [forkEvent(row.cursor)] : [];
-      const own = await losses.record(tx, queueOf(open), { row, lost, others, now });
+      else await store(tx, [{ ...decision, lostHere: lostHere && sequencesOf(lostHere) }], now);
+      const own = await recordLoss(register, tx, queueOf(open), {
+        lost: lostHere ?? undefined,
+        cause: "database",
+        others: isForked ? [forkEvent(row.cursor)] : [],
+        now,
+      });
       const settled = await losses.settleLeft(tx, open, leftRows, now);
       if (leftIds.length > 0) await register.endLeft(tx, open.hostId, leftIds, now);
       return { ...decision, ...settled, losses: [...own, ...settled.losses] };
@@ -194,55 +211,15 @@ export const createQueueOpener = <Tx>({
   };
 };
 
-type LossOfQueue = Loss & { queue: QueueName };
-
-/** Decides what is lost of opened queues, and records it. */
+/** Decides what is lost of opened queues. */
 const createLosses = <Tx>({
   register,
   observe,
-  log,
-}: Pick<QueueOpenerNeeds<Tx>, "register" | "observe" | "log">) => {
+}: Pick<QueueOpenerNeeds<Tx>, "register" | "observe">) => {
   const recordedLosses = createRecordedLosses();
-  /** Returns how many sequences this sink has lost of a queue; null if another one has them. */
-  const count = async (
-    tx: Tx,
-    row: LockedCursor,
-    lost: Loss | undefined,
-  ): Promise<bigint | null> => {
-    if (lost === undefined) return 0n;
-    return isOfOtherSink(row, await register.findSinkChange(tx)) ? null : sequencesOf(lost);
-  };
-
-  /** Records what the database has lost of a queue, with other events of it; returns that, unless another sink has it. */
-  const record = async (
-    tx: Tx,
-    queue: QueueName,
-    {
-      row,
-      lost,
-      others = [],
-      now,
-    }: { row: LockedCursor; lost: Loss | undefined; others?: QueueEvent[]; now: Date },
-  ): Promise<LossOfQueue[]> => {
-    const isElsewhere = lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
-    if (isElsewhere)
-      log.warn(
-        {
-          host_id: queue.hostId,
-          queue_id: queue.queueId.toHex(),
-          from: String(lost.from),
-          through: String(lost.through),
-        },
-        "the queue comes from another sink, which stored the range",
-      );
-    const event = lost && !isElsewhere ? gapEvent(lost) : undefined;
-    const events = [...(event ? [event] : []), ...others];
-    const recorded = events.length > 0 ? await register.record(tx, queue, events) : [];
-    if (lost === undefined || event === undefined) return [];
-    const isPlausible = lost.isPlausible && recorded.includes(event);
-    if (isPlausible) await register.addGap(tx, queue.hostId, sequencesOf(lost), now);
-    return [{ ...lost, isPlausible, queue }];
-  };
+  /** Returns a loss if this sink has it, null if another sink has the range. */
+  const judge = async (tx: Tx, row: LockedCursor, lost: Loss | undefined) =>
+    lost && isOfOtherSink(row, await register.findSinkChange(tx)) ? null : lost;
 
   /** Records what the database has lost of left queues; returns their cursors, which stay. */
   const settleLeft = async (
@@ -252,7 +229,7 @@ const createLosses = <Tx>({
     now: Date,
   ) => {
     const left: LeftCursor[] = [];
-    const losses: LossOfQueue[] = [];
+    const losses: RecordedLoss[] = [];
     for (const [index, each] of open.leftQueues.entries()) {
       const { queueId, storedThrough, ackedThrough } = each;
       const row = rows[index] ?? null;
@@ -260,36 +237,35 @@ const createLosses = <Tx>({
         ? lossOf(row.cursor, storedThrough, ackedUnder(open.leftQueues.slice(index + 1)))
         : undefined;
       const queue = { hostId: open.hostId, queueId };
-      const isElsewhere =
-        row !== null && lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
+      const lostHere = row && (await judge(tx, row, lost));
       // Of what core does not judge, the host keeps what it knows.
-      const cursor = row === null || isElsewhere ? storedThrough : row.cursor;
+      const cursor = row === null || lostHere === null ? storedThrough : row.cursor;
       left.push({ queueId, cursor, ackedThrough });
-      const unrecorded = lost && recordedLosses.without(queue, lost);
-      if (row && unrecorded && !isElsewhere)
-        losses.push(...(await record(tx, queue, { row, lost: unrecorded, now })));
+      const unrecorded = lostHere ? recordedLosses.without(queue, lostHere) : undefined;
+      losses.push(
+        ...(await recordLoss(register, tx, queue, { lost: unrecorded, cause: "database", now })),
+      );
     }
     return { left, losses };
   };
 
   /** Counts what was recorded, once its transaction has committed. */
-  const committed = (losses: readonly LossOfQueue[]): void => {
+  const committed = (losses: readonly RecordedLoss[]): void => {
     for (const lost of losses) {
       recordedLosses.add(lost.queue, lost);
-      if (lost.isPlausible) observe.gap(sequencesOf(lost));
-      else observe.implausibleGap();
+      countLoss(observe, lost);
     }
   };
-  return { count, record, settleLeft, committed };
+  return { judge, settleLeft, committed };
 };
 
 type Decision = ReturnType<typeof decideOpen> & {
   claims: Open;
   row: LockedCursor;
   /** The sequences that are lost; null if another sink has them. */
-  lostHere?: bigint | null;
+  lostHere?: bigint | null | undefined;
   /** What is recorded as lost, and the cursors of the left queues. */
-  losses?: readonly LossOfQueue[];
+  losses?: readonly RecordedLoss[];
   left?: readonly LeftCursor[];
 };
 

@@ -145,7 +145,7 @@ const gapCauses = {
 export type GapCause = keyof typeof gapCauses;
 
 /** The event of a range that was acknowledged and that the sink no longer has. */
-export const gapEvent = (loss: Loss, cause: GapCause = "database"): QueueEvent => ({
+const gapEvent = (loss: Loss, cause: GapCause): QueueEvent => ({
   action: "ingest.gap",
   ...(loss.isPlausible
     ? gapCauses[cause]
@@ -170,6 +170,44 @@ export interface LossObserver {
   gap(sequences: bigint): void;
   implausibleGap(): void;
 }
+
+/** A loss as it was recorded. */
+export type RecordedLoss = Loss & { queue: QueueName };
+
+/** Where losses are recorded, in transactions of `Tx`. */
+export interface LossRegister<Tx> {
+  /** Writes events to the audit log, within its bound for each host, and returns those that it has written. */
+  record(tx: Tx, queue: QueueName, events: readonly QueueEvent[]): Promise<readonly QueueEvent[]>;
+  /** Adds a lost range to what the host has lost. */
+  addGap(tx: Tx, hostId: string, sequences: bigint, now: Date): Promise<void>;
+}
+
+/** Records a loss of a queue, if any, and other events of it. Returns the loss; it is plausible only if the audit log has it. */
+export const recordLoss = async <Tx>(
+  register: LossRegister<Tx>,
+  tx: Tx,
+  queue: QueueName,
+  {
+    lost,
+    cause,
+    others = [],
+    now,
+  }: { lost: Loss | undefined; cause: GapCause; others?: readonly QueueEvent[]; now: Date },
+): Promise<RecordedLoss[]> => {
+  const event = lost && gapEvent(lost, cause);
+  const events = [...(event ? [event] : []), ...others];
+  const recorded = events.length > 0 ? await register.record(tx, queue, events) : [];
+  if (lost === undefined || event === undefined) return [];
+  const isPlausible = lost.isPlausible && recorded.includes(event);
+  if (isPlausible) await register.addGap(tx, queue.hostId, sequencesOf(lost), now);
+  return [{ ...lost, isPlausible, queue }];
+};
+
+/** Counts a loss once the transaction that recorded it has committed. */
+export const countLoss = (observe: LossObserver, lost: Loss): void => {
+  if (lost.isPlausible) observe.gap(sequencesOf(lost));
+  else observe.implausibleGap();
+};
 
 /** The event of a queue of which two forks have sent. */
 export const forkEvent = (cursor: bigint): QueueEvent => ({

@@ -4,16 +4,16 @@ import { queueKey } from "#functions/store/ingest/decide-frames.ts";
 import { addGap, addLostRange, findRangesBehind } from "#functions/store/ingest/gaps.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
 import {
+  countLoss,
   createQueueEventRecorder,
   createRecordedLosses,
   type GapCause,
-  gapEvent,
   type Loss,
   type LossObserver,
   type QueueEvent,
   type QueueEventNeeds,
+  recordLoss,
   repeatEvent,
-  sequencesOf,
   withoutStored,
 } from "../queue-events.ts";
 import {
@@ -48,7 +48,7 @@ export const createLossReports = ({
   cursorOf(queue: QueueName): Promise<bigint>;
 }) => {
   const { clock, log } = needs;
-  const recordEvents = createQueueEventRecorder(needs);
+  const register = { record: createQueueEventRecorder(needs), addGap };
   const recordedLosses = createRecordedLosses();
   const waiting = new Map<string, Waiting>();
   let isComparing = false;
@@ -62,17 +62,13 @@ export const createLossReports = ({
     others: readonly QueueEvent[] = [],
   ) => {
     if (lost === undefined && others.length === 0) return;
-    const event = lost && gapEvent(lost, cause);
-    const isPlausible = await db.transaction(async (tx) => {
-      const recorded = await recordEvents(tx, queue, [...(event ? [event] : []), ...others]);
-      if (!lost?.isPlausible || event === undefined || !recorded.includes(event)) return false;
-      const at = new Date(clock.now());
-      await addGap(tx, queue.hostId, sequencesOf(lost), at);
-      await addLostRange(tx, queue, lost, at);
-      return true;
+    const recorded = await db.transaction(async (tx) => {
+      const now = new Date(clock.now());
+      const losses = await recordLoss(register, tx, queue, { lost, cause, others, now });
+      for (const loss of losses) if (loss.isPlausible) await addLostRange(tx, queue, loss, now);
+      return losses;
     });
-    if (lost && isPlausible) observe.gap(sequencesOf(lost));
-    else if (lost) observe.implausibleGap();
+    for (const loss of recorded) countLoss(observe, loss);
   };
 
   const waitingOf = (queue: QueueName) =>
