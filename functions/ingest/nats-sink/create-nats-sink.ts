@@ -109,7 +109,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const restores = createRestoreDetector(manager, names.envelopes);
   const atStart = await checkStreams(manager, settings);
   await restores.isFound(atStart);
-  const inspect = async (round: number) => {
+  const inspectStreams = async () => {
     try {
       const infos = await checkStreams(manager, settings);
       const hasGoneBack = await restores.isFound(infos);
@@ -123,6 +123,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       }
       // Not awaited: to compare all takes seconds.
       void losses.compare(infos[0], hasGoneBack);
+      return infos;
     } catch (error) {
       if (!isStreamMissing(error)) throw error;
       restores.noteMissing();
@@ -131,7 +132,11 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
         "a stream is missing: restore it from a backup, or restart core, which creates it empty";
       throw new ConfigError([{ variable: "SVC_NATS_STREAM", message }]);
     }
+  };
+  const inspect = async (round: number) => {
+    const infos = await inspectStreams();
     await inspectServers(round);
+    return infos;
   };
   const publisher = createPublisher({ connection, clock, observe });
   const acked = createAckedMessages(manager, atStart[0]);
@@ -160,7 +165,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       log.warn({ err }, "counts of stored envelopes could not be written; they are kept"),
   });
   const { waiting } = publisher;
-  const health = createHealth({ ...needs, manager, streams: names, waiting, inspect });
+  const health = createHealth({ ...needs, waiting, inspect });
   const views = createViews(streams.load);
   const stopped = new AbortController();
   const counting = counts.run(stopped.signal);

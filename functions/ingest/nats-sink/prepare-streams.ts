@@ -127,79 +127,61 @@ export const isStreamMissing = (error: unknown): boolean =>
 const refusal = ({ name, num_replicas }: WantedStream, cause: unknown): string =>
   `the servers refuse to create the stream ${name} with ${num_replicas} replicas: ${cause instanceof Error ? cause.message : String(cause)}`;
 
-/** What a stream has, what it must have, and how an operator brings it there. */
+/** A setting that an acknowledgement depends on. */
 interface Expectation {
-  variable?: string;
+  setting: keyof WantedStream & keyof StreamConfig;
   what: string;
-  is: unknown;
-  must: unknown;
-  remedy: string;
+  /** The flag that changes it; without one, it cannot be changed. */
+  flag?: string;
+  variable?: string;
 }
 
-const faultsOf = (wanted: WantedStream, actual: StreamConfig): ConfigFault[] =>
-  [...expectationsOf(wanted, actual), ...refusedOf(actual, wanted.name)]
-    .filter(({ is, must }) => String(is) !== String(must))
-    .map(({ variable = "SVC_NATS_STREAM", what, is, must, remedy }) => ({
-      variable,
-      message: `the stream ${wanted.name} has ${what} ${is}, not ${must}; ${remedy}`,
-    }));
+const expectations: readonly Expectation[] = [
+  {
+    setting: "num_replicas",
+    what: "replicas",
+    flag: "replicas",
+    variable: "SVC_NATS_REPLICAS",
+  },
+  { setting: "retention", what: "retention" },
+  { setting: "storage", what: "storage" },
+  { setting: "discard", what: "the discard policy", flag: "discard" },
+  { setting: "subjects", what: "subjects", flag: "subjects" },
+  { setting: "max_age", what: "max age", flag: "max-age", variable: "SVC_NATS_MAX_AGE" },
+  {
+    setting: "max_msgs_per_subject",
+    what: "messages per subject",
+    flag: "max-msgs-per-subject",
+  },
+];
 
-const edit = (name: string, flag: string): string => `run: nats stream edit ${name} ${flag}`;
-const replace = (name: string): string =>
-  `it cannot be changed: empty the stream through its consumers and run: nats stream rm ${name}`;
-const age = (nanos: number): string => `${nanos / nanosOfSecond}s`;
+/** Writes a setting as `nats stream edit` takes it. */
+const textOf = (setting: Expectation["setting"], value: unknown): string =>
+  setting === "max_age" ? `${Number(value) / nanosOfSecond}s` : String(value);
 
-const expectationsOf = (wanted: WantedStream, actual: StreamConfig): Expectation[] => {
-  const { name } = wanted;
-  return [
-    {
-      variable: "SVC_NATS_REPLICAS",
-      what: "replicas",
-      is: actual.num_replicas,
-      must: wanted.num_replicas,
-      remedy: edit(name, `--replicas=${wanted.num_replicas}`),
-    },
-    {
-      what: "retention",
-      is: actual.retention,
-      must: wanted.retention,
-      remedy: replace(name),
-    },
-    { what: "storage", is: actual.storage, must: wanted.storage, remedy: replace(name) },
-    {
-      what: "the discard policy",
-      is: actual.discard,
-      must: wanted.discard,
-      remedy: edit(name, `--discard=${wanted.discard}`),
-    },
-    {
-      what: "subjects",
-      is: actual.subjects,
-      must: wanted.subjects,
-      remedy: edit(name, `--subjects='${wanted.subjects[0]}'`),
-    },
-    {
-      variable: "SVC_NATS_MAX_AGE",
-      what: "max age",
-      is: age(actual.max_age),
-      must: age(wanted.max_age),
-      remedy: edit(name, `--max-age=${age(wanted.max_age)}`),
-    },
-    {
-      what: "messages per subject",
-      is: actual.max_msgs_per_subject,
-      must: wanted.max_msgs_per_subject,
-      remedy: edit(name, `--max-msgs-per-subject=${wanted.max_msgs_per_subject}`),
-    },
-  ];
-};
-
-const refusedOf = (actual: StreamConfig, name: string): Expectation[] =>
-  Object.entries(refusedSettings).flatMap(([setting, flag]) => {
+const faultsOf = (wanted: WantedStream, actual: StreamConfig): ConfigFault[] => [
+  ...expectations.flatMap(({ setting, what, flag, variable = "SVC_NATS_STREAM" }) => {
+    const is = textOf(setting, actual[setting]);
+    const must = textOf(setting, wanted[setting]);
+    if (is === must) return [];
+    const argument = setting === "subjects" ? `'${must}'` : must;
+    const remedy = remedyOf(wanted.name, flag && `--${flag}=${argument}`);
+    return [
+      { variable, message: `the stream ${wanted.name} has ${what} ${is}, not ${must}; ${remedy}` },
+    ];
+  }),
+  ...Object.entries(refusedSettings).flatMap(([setting, flag]) => {
     const value = actual[setting as keyof StreamConfig];
     if (!value || value === PersistMode.Default || (Array.isArray(value) && value.length === 0))
       return [];
     const is = typeof value === "object" ? "set" : value;
-    const remedy = flag === null ? replace(name) : edit(name, flag ?? "");
-    return [{ what: setting, is, must: "unset", remedy }];
-  });
+    const message = `the stream ${wanted.name} has ${setting} ${is}, not unset; ${remedyOf(wanted.name, flag)}`;
+    return [{ variable: "SVC_NATS_STREAM", message }];
+  }),
+];
+
+/** Tells an operator how to change a setting of a stream by a flag, or that it cannot be changed. */
+const remedyOf = (name: string, flag: string | null | undefined): string =>
+  flag
+    ? `run: nats stream edit ${name} ${flag}`
+    : `it cannot be changed: empty the stream through its consumers and run: nats stream rm ${name}`;
