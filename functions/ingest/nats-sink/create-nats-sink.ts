@@ -66,6 +66,7 @@ import {
 } from "./publisher.ts";
 import { createQueueStreams, type QueueStreams } from "./queue-streams.ts";
 import {
+  chainsEndOf,
   countConsumed,
   createChainNames,
   createViews,
@@ -74,6 +75,7 @@ import {
   hasExpired,
   highestStored,
   type QueueView,
+  sessionOf,
   totalsOf,
   type Views,
 } from "./queue-view.ts";
@@ -109,32 +111,23 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const restores = createRestoreDetector(manager, names.envelopes);
   const atStart = await checkStreams(manager, settings);
   await restores.isFound(atStart);
-  const inspectStreams = async () => {
-    try {
-      const infos = await checkStreams(manager, settings);
-      const hasGoneBack = await restores.isFound(infos);
-      if (hasGoneBack) {
-        log.warn(
-          {},
-          "a stream has gone back, as after a restore from a backup; every queue is opened anew",
-        );
-        views.clear();
-        for (const notify of restoreListeners) notify();
-      }
-      // Not awaited: to compare all takes seconds.
-      void losses.compare(infos[0], hasGoneBack);
-      return infos;
-    } catch (error) {
+  const inspect = async (round: number) => {
+    const infos = await checkStreams(manager, settings).catch((error: unknown) => {
       if (!isStreamMissing(error)) throw error;
       restores.noteMissing();
-      // A server that has forgotten a stream after its disk was full was seen to acknowledge what it was sent.
-      const message =
-        "a stream is missing: restore it from a backup, or restart core, which creates it empty";
-      throw new ConfigError([{ variable: "SVC_NATS_STREAM", message }]);
+      throw new ConfigError([streamMissing]);
+    });
+    const hasGoneBack = await restores.isFound(infos);
+    if (hasGoneBack) {
+      log.warn(
+        {},
+        "a stream has gone back, as after a restore from a backup; every queue is opened anew",
+      );
+      views.clear();
+      for (const notify of restoreListeners) notify();
     }
-  };
-  const inspect = async (round: number) => {
-    const infos = await inspectStreams();
+    // Not awaited: to compare all takes seconds.
+    void losses.compare(infos[0], hasGoneBack);
     await inspectServers(round);
     return infos;
   };
@@ -179,25 +172,13 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     mutex.run(queueKey(queue), () => health.observe(work));
   let isClosing = false;
 
-  /** Reads what the streams have counted of a queue, whatever this core last saw of it. */
-  const countedOf = async (queue: QueueName): Promise<CountedQueue | null> => {
-    const view = await streams.load(queue);
-    if (view.stateEnd === 0 && view.chains.size === 0) return null;
-    const sequence = Math.max(0, ...[...view.chains.values()].map(({ end }) => end));
-    const { identity: stream } = await streamStateOf(manager, names.envelopes);
-    const end = sequence === 0 ? null : { stream, sequence: BigInt(sequence) };
-    const sessionId = view.session === "" ? null : Uint8Array.fromHex(view.session);
-    return {
-      cursor: view.cursor,
-      sessionId,
-      totals: totalsOf(view),
-      countedFrom: view.countedFrom,
-      end,
-    };
-  };
-
   return {
-    countedOf: (queue) => exclusively(queue, () => countedOf(queue)),
+    /** Reads what the streams have counted of a queue, whatever this core last saw of it. */
+    countedOf: (queue) =>
+      exclusively(queue, async () => {
+        const view = await streams.load(queue);
+        return countedIn(view, (await streamStateOf(manager, names.envelopes)).identity);
+      }),
     async open(claims, isGone = () => false) {
       checkOpen(claims);
       const left: LeftCursor[] = [];
@@ -231,6 +212,26 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       await Promise.all([counting, watching]);
       await connection.close();
     },
+  };
+};
+
+/** A server that has forgotten a stream after its disk was full was seen to acknowledge what it was sent. */
+const streamMissing = {
+  variable: "SVC_NATS_STREAM",
+  message: "a stream is missing: restore it from a backup, or restart core, which creates it empty",
+};
+
+/** Returns what a stream has counted of a queue; null without a message or a state of it. */
+const countedIn = (view: QueueView, stream: string): CountedQueue | null => {
+  const { cursor, chains, countedFrom, stateEnd } = view;
+  if (stateEnd === 0 && chains.size === 0) return null;
+  const sequence = chainsEndOf(view);
+  return {
+    cursor,
+    sessionId: sessionOf(view),
+    totals: totalsOf(view),
+    countedFrom,
+    end: sequence === 0 ? null : { stream, sequence: BigInt(sequence) },
   };
 };
 
@@ -396,8 +397,7 @@ const createOpens = ({ db, settings, clock, streams, views, losses }: SinkParts)
 
 /** Decides on an open by what the streams have of its queue. */
 const decideView = (view: QueueView, claims: Open) => {
-  const sessionId = view.session === "" ? null : Uint8Array.fromHex(view.session);
-  const decided = decideOpen({ cursor: view.cursor, sessionId }, claims);
+  const decided = decideOpen({ cursor: view.cursor, sessionId: sessionOf(view) }, claims);
   const stored = highestStored(view);
   return { ...decided, isForked: decided.isForked || stored > (claims.sentThrough ?? stored) };
 };

@@ -36,6 +36,7 @@ import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";
 import {
   type Chain,
   chainOf,
+  chainsEndOf,
   emptyChain,
   moveToSession,
   moveToState,
@@ -267,8 +268,8 @@ const createChainReader = (
   };
 
   /** Whether the stream lacks all messages of a queue, and has not deleted the one at `end`. */
-  const hasLostAll = async ({ chains }: QueueView, end: number) => {
-    if (end === 0 || [...chains.values()].some((chain) => chain.end > 0)) return false;
+  const hasLostAll = async (view: QueueView, end: number) => {
+    if (end === 0 || chainsEndOf(view) > 0) return false;
     const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));
     return end >= state.first_seq;
   };
@@ -331,13 +332,13 @@ const createChainReader = (
 
 /** The headers of a queue's state. */
 const stateHeaders = (
-  { chains }: QueueView,
+  view: QueueView,
   { session, cursor, totals, countedFrom }: Required<QueueStateChange>,
 ): Record<string, string> => ({
   "Svc-Session": session,
-  "Svc-Kinds": [...chains.keys()].join(","),
+  "Svc-Kinds": [...view.chains.keys()].join(","),
   "Svc-Cursor": String(cursor),
-  "Svc-Chains-End": String(Math.max(0, ...[...chains.values()].map(({ end }) => end))),
+  "Svc-Chains-End": String(chainsEndOf(view)),
   ...(totals && { "Svc-Totals": formatTotals(totals) }),
   ...(countedFrom.length > 0 && { "Svc-Counted-From": formatCountStarts(countedFrom) }),
 });

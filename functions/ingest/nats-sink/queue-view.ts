@@ -114,6 +114,14 @@ export const moveToSession = (view: QueueView, chainsEnd: number): void => {
   if (newest && newest.end > chainsEnd && newest.session !== "") view.session = newest.session;
 };
 
+/** Returns the session that opened a queue; null for none. */
+export const sessionOf = ({ session }: QueueView): Uint8Array | null =>
+  session === "" ? null : Uint8Array.fromHex(session);
+
+/** Returns the stream sequence at which the chains of a queue end; 0 without a message. */
+export const chainsEndOf = ({ chains }: QueueView): number =>
+  Math.max(0, ...[...chains.values()].map(({ end }) => end));
+
 const chainsWithMessages = ({ chains }: QueueView): Chain[] =>
   [...chains.values()].filter(({ end }) => end > 0);
 
