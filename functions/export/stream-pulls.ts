@@ -109,71 +109,47 @@ export const pullMessages = (options: PullOptions) => {
   const inbox = createInbox();
   const closed = new AbortController();
   const bytesMax = Math.max(bytes, options.messageBytesMax);
-  let buffer: StreamMessage[] = [];
-  /** Bytes of the buffer, and those that its envelopes take once they are decompressed. */
-  let buffered = 0;
-  let held = 0;
+  const buffer = createMessageBuffer(bytes);
+  let request = beginRequest(0);
   let failure: Error | undefined;
+  /** The last delivery, and its sequence. */
   let delivered = 0;
   let last = 0;
-  let requests = 0;
-  let left = 0;
-  let ended = Promise.withResolvers<void>();
-  let heardAt = 0;
-  let ticks = 0;
-  let freed = Promise.withResolvers<void>();
-  let filled = Promise.withResolvers<void>();
 
   const fail = (error: Error) => {
     failure ??= error;
     closed.abort();
-    ended.resolve();
-    filled.resolve();
+    request.ended.resolve();
+    buffer.wake();
   };
   const receiveStatus = (message: Msg, code: number) => {
     // One that has been given up ends nothing.
-    if (!ends.has(code) || message.subject !== `${inbox}.${requests}`) return;
+    if (!ends.has(code) || message.subject !== `${inbox}.${request.number}`) return;
     const description = message.headers?.description ?? "";
     if (code === 503 || /consumer (deleted|is push)/i.test(description))
       fail(new Error(`the consumer is not available: ${code} ${description}`));
-    ended.resolve();
+    request.ended.resolve();
   };
   const receive = (message: Msg) => {
-    heardAt = ticks;
+    request.silentTicks = 0;
     const code = message.headers?.code ?? 0;
-    if (message.subject.startsWith(inbox) && code !== 0) {
-      receiveStatus(message, code);
-      return;
-    }
+    if (message.subject.startsWith(inbox) && code !== 0) return receiveStatus(message, code);
     const pulled = toStreamMessage(message);
-    if (pulled.delivery !== delivered + 1) {
-      fail(new Error("the server delivered a message that did not arrive"));
-      return;
-    }
-    if (pulled.sequence <= last && pulled.deliveries === 1) {
-      fail(new Error("the stream has gone back"));
-      return;
-    }
+    if (pulled.delivery !== delivered + 1) return fail(missing());
+    if (pulled.sequence <= last && pulled.deliveries === 1)
+      return fail(new Error("the stream has gone back"));
     delivered = pulled.delivery;
-    if (pulled.sequence > last) {
-      last = pulled.sequence;
-      buffer.push(pulled);
-      buffered += pulled.data.length;
-      held += pulled.heldBytes;
-      if (held >= bytes) filled.resolve();
-    }
-    left -= 1;
-    if (left === 0) ended.resolve();
+    if (pulled.sequence > last) buffer.add(pulled);
+    last = Math.max(last, pulled.sequence);
+    request.left -= 1;
+    if (request.left === 0) request.ended.resolve();
   };
   const subscription = connection.subscribe(`${inbox}.*`, {
     callback: (error, message) => (error ? fail(error) : receive(message)),
   });
 
-  const request = async () => {
-    requests += 1;
-    left = batch;
-    ended = Promise.withResolvers();
-    heardAt = ticks;
+  const requestNext = async () => {
+    request = beginRequest(request.number + 1);
     const body = {
       batch,
       max_bytes: bytesMax,
@@ -184,26 +160,26 @@ export const pullMessages = (options: PullOptions) => {
       `$JS.API.CONSUMER.MSG.NEXT.${options.stream}.${options.consumer}`,
       JSON.stringify(body),
       {
-        reply: `${inbox}.${requests}`,
+        reply: `${inbox}.${request.number}`,
       },
     );
-    await ended.promise;
+    await request.ended.promise;
   };
   const watch = async () => {
     for (;;) {
       await clock.sleep(heartbeatMs, closed.signal);
-      ticks += 1;
-      if (ticks - heardAt > silenceMs / heartbeatMs) ended.resolve();
+      request.silentTicks += 1;
+      if (request.silentTicks > silenceMs / heartbeatMs) request.ended.resolve();
     }
   };
   const pull = async () => {
     while (!closed.signal.aborted) {
       const before = delivered;
-      await request();
-      while (buffered >= bytes && !closed.signal.aborted) await freed.promise;
+      await requestNext();
+      while (buffer.isFull() && !closed.signal.aborted) await buffer.untilTaken();
       if (delivered > before || closed.signal.aborted) continue;
       const made = await options.deliveries().catch(() => delivered);
-      if (made > delivered) fail(new Error("the server delivered a message that did not arrive"));
+      if (made > delivered) fail(missing());
       else if (made < delivered) fail(new Error("the consumer has gone back"));
       // The server is at its limit of unacknowledged messages, or has no leader: it answers at once.
       await clock.sleep(100, closed.signal);
@@ -222,28 +198,69 @@ export const pullMessages = (options: PullOptions) => {
      */
     async receive() {
       const waited = clock.sleep(lingerMs, closed.signal).catch(() => undefined);
-      await Promise.race([filled.promise, waited]);
+      await Promise.race([buffer.untilFilled(), waited]);
       if (failure) throw failure;
-      const taken: StreamMessage[] = [];
-      let takenBytes = 0;
-      for (const message of buffer) {
-        if (taken.length > 0 && takenBytes + message.heldBytes > bytes) break;
-        taken.push(message);
-        takenBytes += message.heldBytes;
-        buffered -= message.data.length;
-      }
-      buffer = buffer.slice(taken.length);
-      held -= takenBytes;
-      if (held < bytes) filled = Promise.withResolvers();
-      freed.resolve();
-      freed = Promise.withResolvers();
-      return taken;
+      return buffer.take();
     },
     close() {
       closed.abort();
-      ended.resolve();
-      freed.resolve();
+      request.ended.resolve();
+      buffer.wake();
       if (!subscription.isClosed()) subscription.unsubscribe();
+    },
+  };
+};
+
+const missing = () => new Error("the server delivered a message that did not arrive");
+
+/** Begins a pull request: it ends when nothing of its batch is left, by a status of the server, or after a silence. */
+const beginRequest = (number: number) => ({
+  number,
+  left: batch,
+  /** Heartbeats since the server was last heard. */
+  silentTicks: 0,
+  ended: Promise.withResolvers<void>(),
+});
+
+/** Creates a buffer of messages: full when `bytes` of data wait, filled when their envelopes take as much once they are decompressed. */
+const createMessageBuffer = (bytes: number) => {
+  let messages: StreamMessage[] = [];
+  let dataBytes = 0;
+  let heldBytes = 0;
+  let filled = Promise.withResolvers<void>();
+  let taken = Promise.withResolvers<void>();
+  return {
+    isFull: () => dataBytes >= bytes,
+    untilFilled: () => filled.promise,
+    /** Resolves with the next `take`. */
+    untilTaken: () => taken.promise,
+    add(message: StreamMessage) {
+      messages.push(message);
+      dataBytes += message.data.length;
+      heldBytes += message.heldBytes;
+      if (heldBytes >= bytes) filled.resolve();
+    },
+    /** Removes and returns the oldest messages, one at least, while their envelopes fit. */
+    take(): StreamMessage[] {
+      const oldest: StreamMessage[] = [];
+      let oldestBytes = 0;
+      for (const message of messages) {
+        if (oldest.length > 0 && oldestBytes + message.heldBytes > bytes) break;
+        oldest.push(message);
+        oldestBytes += message.heldBytes;
+        dataBytes -= message.data.length;
+      }
+      messages = messages.slice(oldest.length);
+      heldBytes -= oldestBytes;
+      if (heldBytes < bytes) filled = Promise.withResolvers();
+      taken.resolve();
+      taken = Promise.withResolvers();
+      return oldest;
+    },
+    /** Resolves what waits. */
+    wake() {
+      filled.resolve();
+      taken.resolve();
     },
   };
 };
