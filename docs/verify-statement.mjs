@@ -45,43 +45,43 @@ const hashes = (texts) => {
   return all;
 };
 
-// RFC 6962: the root of leaf hashes; the root that follows from a leaf and its path (RFC 9162, 2.1.3.2); consistency (2.1.4.2).
+// RFC 6962, 2.1: the largest power of two below `size`; the root of leaf hashes.
+const splitOf = (size) => {
+  let split = 1;
+  while (2 * split < size) split *= 2;
+  return split;
+};
 const rootOf = (leaves) => {
   if (leaves.length < 2) return leaves[0] ?? sha("");
-  const split = 2 ** Math.ceil(Math.log2(leaves.length) - 1);
+  const split = splitOf(leaves.length);
   return nodeOf(rootOf(leaves.slice(0, split)), rootOf(leaves.slice(split)));
 };
-const half = (number) => Math.floor(number / 2);
-const follow = (path, [at, last], join) => {
-  for (const hash of path) {
-    if (last === 0) return false;
-    const isRight = at % 2 === 1 || at === last;
-    join(hash, isRight);
-    while (isRight && at % 2 === 0 && at > 0) [at, last] = [half(at), half(last)];
-    [at, last] = [half(at), half(last)];
-  }
-  return last === 0;
-};
+// The root that follows from a leaf and its path, whose last hash is the highest; `none` for a path of another length.
 const climb = (leaf, index, size, path) => {
-  let root = leaf;
-  const join = (hash, isRight) => {
-    root = isRight ? nodeOf(hash, root) : nodeOf(root, hash);
-  };
-  return index < size && follow(path, [index, size - 1], join) ? root : none;
+  if (index >= size || (path.length === 0) !== (size === 1)) return none;
+  if (size === 1) return leaf;
+  const [split, below, sibling] = [splitOf(size), path.slice(0, -1), path.at(-1)];
+  return index < split
+    ? nodeOf(climb(leaf, index, split, below), sibling)
+    : nodeOf(sibling, climb(leaf, index - split, size - split, below));
+};
+// The roots of the first `size` and of all `of` leaves that follow from a proof of consistency, which leaves a `known` one out.
+const rootsOf = (size, of, path, known) => {
+  if (size === of) {
+    const rest = known === undefined ? path : [known, ...path];
+    return rest.length === 1 ? [rest[0], rest[0]] : [none, none];
+  }
+  if (path.length === 0) return [none, none];
+  const [split, below, sibling] = [splitOf(of), path.slice(0, -1), path.at(-1)];
+  if (size > split)
+    return rootsOf(size - split, of - split, below).map((root) => nodeOf(sibling, root));
+  const [old, now] = rootsOf(size, split, below, known);
+  return [old, nodeOf(now, sibling)];
 };
 const isContinued = (before, after, path) => {
   if (before.size > after.size || before.size === 0) return before.size === 0 && path.length === 0;
-  if (before.size === after.size) return path.length === 0 && before.root.equals(after.root);
-  if (path.length === 0) return false;
-  let [at, last] = [before.size - 1, after.size - 1];
-  while (at % 2 === 1) [at, last] = [half(at), half(last)];
-  const [start, ...rest] = at === 0 ? [before.root, ...path] : path;
-  let [old, now] = [start, start];
-  const join = (hash, isRight) => {
-    if (isRight) old = nodeOf(hash, old);
-    now = isRight ? nodeOf(hash, now) : nodeOf(now, hash);
-  };
-  return follow(rest, [at, last], join) && old.equals(before.root) && now.equals(after.root);
+  const [old, now] = rootsOf(before.size, after.size, path, before.root);
+  return old.equals(before.root) && now.equals(after.root);
 };
 
 // The fields of a protobuf message, by number.
