@@ -36,6 +36,10 @@ export const ListUpTo = <Item extends v.GenericSchema>(max: number, item: Item) 
 export const FilledList = <Item extends v.GenericSchema>(item: Item) =>
   v.pipe(ListOf(item), v.minLength(1, "must have at least one entry"));
 
+/** A list of a body, of at least one and at most so many entries. */
+export const FilledListUpTo = <Item extends v.GenericSchema>(max: number, item: Item) =>
+  v.pipe(FilledList(item), v.maxLength(max, `must have at most ${max} entries`));
+
 /** The response of a list of `item`: one page. */
 export const PageOf = <Item extends v.GenericSchema>(item: Item) =>
   v.strictObject({ items: v.array(item), next_cursor: TextOrNull });

@@ -6,7 +6,7 @@ export const noReceiptSha256 = "0".repeat(64);
 
 /** Returns the SHA-256 of a value's RFC 8785 form, in lowercase hex: the hash of payloads and of whole receipts. */
 export const canonicalSha256 = async (value: object): Promise<string> =>
-  new Uint8Array(await crypto.subtle.digest("SHA-256", canonicalBytes(value))).toHex();
+  (await toSha256(canonicalBytes(value))).toHex();
 
 /** Returns the bytes that the signature of a receipt or head covers: the RFC 8785 form of its other fields. */
 export const signedBytes = (
@@ -19,9 +19,7 @@ export const thumbprintOf = async ({
   kty,
   x,
 }: Pick<ReceiptKey, "crv" | "kty" | "x">): Promise<string> =>
-  toBase64url(
-    new Uint8Array(await crypto.subtle.digest("SHA-256", canonicalBytes({ crv, kty, x }))),
-  );
+  toBase64url(await toSha256(canonicalBytes({ crv, kty, x })));
 
 /** Returns bytes as base64url without padding. */
 export const toBase64url = (bytes: Uint8Array): string =>
@@ -36,6 +34,9 @@ export const fromBase64url = (text: string): Uint8Array<ArrayBuffer> | null => {
     return null;
   }
 };
+
+const toSha256 = async (bytes: Uint8Array<ArrayBuffer>) =>
+  new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
 
 const canonicalBytes = (value: object): Uint8Array<ArrayBuffer> =>
   new TextEncoder().encode(canonicalize(value) ?? "");

@@ -104,6 +104,16 @@ const rangeCounts = ["accepted", "stored", "rejected", "discarded", "lost", "mis
 /** What became of the records of an account. */
 type RangeCounts = Record<(typeof rangeCounts)[number], number>;
 
+/** The counts of an account without records. */
+export const noneCounted: RangeCounts = {
+  accepted: 0,
+  stored: 0,
+  rejected: 0,
+  discarded: 0,
+  lost: 0,
+  missing: 0,
+};
+
 /** An account as core has it; times in milliseconds since the Unix epoch. */
 export interface AccountFacts extends RangeCounts {
   /** In hex. */
@@ -214,12 +224,7 @@ const noAccounts = (): HourAccounts => ({
   accounts: 0,
   covered: [],
   ranMs: 0,
-  accepted: 0,
-  stored: 0,
-  rejected: 0,
-  discarded: 0,
-  lost: 0,
-  missing: 0,
+  ...noneCounted,
   expired: 0,
   damaged: 0,
   fileGapBytes: 0,

@@ -168,6 +168,17 @@ export interface TreeHead {
   root: Uint8Array;
 }
 
+/** Reports whether the proof shows that a text is the leaf at `index` of the tree. */
+export const isIncluded = (
+  sha256: Sha256,
+  { size, root }: TreeHead,
+  { index, text, proof }: { index: number; text: string; proof: readonly Uint8Array[] },
+): boolean => {
+  const leaf = leafHash(sha256, new TextEncoder().encode(text));
+  const found = rootOfInclusion(sha256, { index, size }, { leaf, proof });
+  return found !== undefined && equalBytes(found, root);
+};
+
 /** Reports whether the proof shows that the tree of `after` continues the one of `before`. Every tree continues the empty one. */
 export const isConsistent = (
   sha256: Sha256,

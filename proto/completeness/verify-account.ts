@@ -3,7 +3,13 @@ import { concatBytes, equalBytes } from "#kit/bytes.ts";
 import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import { type AccountBody, AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
 import { accountPayload, statedLosses } from "./account.ts";
-import { type AccountFacts, type HourStatus, isCovered, sumHour } from "./hour-state.ts";
+import {
+  type AccountFacts,
+  type HourStatus,
+  isCovered,
+  noneCounted,
+  sumHour,
+} from "./hour-state.ts";
 import type { Sha256 } from "./merkle.ts";
 import type { FileAccount, FileLine } from "./statement-file.ts";
 import {
@@ -228,12 +234,8 @@ const factsOf = (body: AccountBody): AccountFacts => ({
   sink: "",
   xid: 0n,
   streamEnd: null,
+  ...noneCounted,
   accepted: Number(body.accepted.reduce((sum, { records }) => sum + records, 0n)),
-  stored: 0,
-  rejected: 0,
-  discarded: 0,
-  lost: 0,
-  missing: 0,
   exportRejections: [],
   stated: statedLosses(body),
 });

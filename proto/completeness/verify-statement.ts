@@ -3,7 +3,7 @@ import { equalBytes } from "#kit/bytes.ts";
 import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
 import { hourStates } from "./hour-state.ts";
-import { isConsistent, leafHash, merkleRoot, rootOfInclusion, type Sha256 } from "./merkle.ts";
+import { isConsistent, isIncluded, leafHash, merkleRoot, type Sha256 } from "./merkle.ts";
 import { type LogCheckpoint, type NoteKey, openNote, parseCheckpoint } from "./signed-note.ts";
 import type { FileAccount, FileBlock, FileLine, StatementFile } from "./statement-file.ts";
 import {
@@ -168,9 +168,7 @@ const verifyHead = async ({ file, checks, result, fault }: Omit<Verifying, "entr
   result.signedBy = opened?.keys.map(({ name }) => name) ?? [];
   if (opened !== undefined && !result.signedBy.includes(head.origin))
     fault("log_signature", `the key of ${head.origin} has not signed the head of its log`);
-  const leaf = leafHash(sha256, new TextEncoder().encode(entry));
-  const root = rootOfInclusion(sha256, { index, size: head.size }, { leaf, proof });
-  if (root === undefined || !equalBytes(root, head.root))
+  if (!isIncluded(sha256, head, { index, text: entry, proof }))
     fault("log_entry", `the entry is not number ${index} of the log of ${head.size} entries`);
   if (witness === null) return;
   const kept = await openNote(witness, logKeys);
@@ -205,9 +203,7 @@ const verifyHour = ({ file, checks, entry, result: { head }, fault }: Verifying)
       fault("hour", "the hour is not bound: the file lacks the first entry of the log");
     return;
   }
-  const leaf = leafHash(sha256, new TextEncoder().encode(text));
-  const root = head && rootOfInclusion(sha256, { index: 0, size: head.size }, { leaf, proof });
-  if (!root || !head || !equalBytes(root, head.root)) {
+  if (head === null || !isIncluded(sha256, head, { index: 0, text, proof })) {
     fault("hour", "the first entry is not that of the log");
     return;
   }
@@ -268,18 +264,16 @@ const verifyNeighbours = (
 
 const verifyLines = ({ file: { lines }, checks: { sha256 }, entry, result, fault }: Verifying) => {
   const encoder = new TextEncoder();
-  const hashes = lines.map(({ text }) => leafHash(sha256, encoder.encode(text)));
+  const hashes = () => lines.map(({ text }) => leafHash(sha256, encoder.encode(text)));
   result.lines = {
     checked: lines.length,
     isWhole: lines.length === entry.lines && lines.every(({ index }, at) => index === at),
   };
-  const isRoot = result.lines.isWhole && equalBytes(merkleRoot(sha256, hashes), entry.root);
+  const isRoot = result.lines.isWhole && equalBytes(merkleRoot(sha256, hashes()), entry.root);
+  const tree = { size: entry.lines, root: entry.root };
   let named = 0;
-  for (const [at, { index, text, proof }] of lines.entries()) {
-    if (proof === null) continue;
-    const leaf = hashes[at] ?? new Uint8Array();
-    const root = rootOfInclusion(sha256, { index, size: entry.lines }, { leaf, proof });
-    if (root !== undefined && equalBytes(root, entry.root)) continue;
+  for (const { index, text, proof } of lines) {
+    if (proof === null || isIncluded(sha256, tree, { index, text, proof })) continue;
     named += 1;
     fault("line", `line ${index} is not the one that was signed`, {
       host: text.split(" ")[0] ?? "",

@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { readCidr } from "#kit/address.ts";
 import type { FieldError } from "#kit/problem.ts";
 import { Labels, labelsMax } from "../labels.ts";
-import { Count, FilledList, Identifier, ListUpTo, Prose } from "../values.ts";
+import { Count, FilledListUpTo, Identifier, ListUpTo, Prose } from "../values.ts";
 import { WorkloadTerms } from "./workload.ts";
 
 /** The longest lifetime of a certificate: 30 days. */
@@ -47,10 +47,7 @@ export const Cidrs = v.optional(ListUpTo(64, Cidr), []);
 export const PolicyDraftBody = v.strictObject({
   name: Identifier(120),
   description: v.optional(v.nullable(Prose(1000)), null),
-  allowed_identity_prefixes: v.pipe(
-    FilledList(IdentityPrefix),
-    v.maxLength(32, "must have at most 32 entries"),
-  ),
+  allowed_identity_prefixes: FilledListUpTo(32, IdentityPrefix),
   certificate_ttl_seconds: v.optional(
     v.pipe(
       Count(300),

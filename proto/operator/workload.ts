@@ -1,7 +1,7 @@
 /** Rules on the tokens of workloads: whom they match (docs/workloads.md), and which hosts they enroll (docs/enroll-kubernetes.md). */
 import * as v from "valibot";
 import { Labels } from "../labels.ts";
-import { FilledList, Identifier, Integer } from "../values.ts";
+import { FilledListUpTo, Identifier, Integer } from "../values.ts";
 
 /** A claim's value, an issuer, or an audience. */
 export const ClaimText = v.pipe(
@@ -62,7 +62,8 @@ export const WorkloadTerms = v.strictObject({
     3600,
   ),
   rules: v.pipe(
-    FilledList(
+    FilledListUpTo(
+      32,
       v.strictObject({
         pattern: SubjectPattern,
         claims: v.optional(v.record(ClaimText, ClaimText, "must be a mapping"), {}),
@@ -70,7 +71,6 @@ export const WorkloadTerms = v.strictObject({
         labels: v.optional(Labels, {}),
       }),
     ),
-    v.maxLength(32, "must have at most 32 entries"),
     v.description("the first that matches decides"),
   ),
 });

@@ -3,6 +3,7 @@ import * as v from "valibot";
 import { HostComparison } from "../fleet-health/comparison.ts";
 import {
   FilledList,
+  FilledListUpTo,
   Flag,
   Id,
   Integer,
@@ -78,10 +79,7 @@ export const RolloutBody = v.strictObject({
   filter: v.optional(RolloutQuery, ""),
   /** Every host; a filter that selects every host is rejected without it, as it is more often a mistake. */
   all: v.optional(Flag, false),
-  waves: v.pipe(
-    FilledList(WaveBody),
-    v.maxLength(wavesMax, `must have at most ${wavesMax} entries`),
-  ),
+  waves: FilledListUpTo(wavesMax, WaveBody),
   gate: v.optional(Gate, {
     max_failed_percent: 5,
     states: [...rolloutConditions],
@@ -142,10 +140,12 @@ export const RolloutBreach = v.strictObject({
 /** The breach of the gate. */
 export type RolloutBreach = v.InferOutput<typeof RolloutBreach>;
 
+const NamedConfig = v.strictObject({ id: Id, name: TextOrNull, config_hash: v.string() });
+
 /** A rollout. */
 export const Rollout = v.strictObject({
   id: Id,
-  config: v.strictObject({ id: Id, name: TextOrNull, config_hash: v.string() }),
+  config: NamedConfig,
   filter: v.string(),
   state: v.picklist(rolloutStates),
   /** Why it paused, rolled back or was aborted: the gate, or an operator. */
@@ -158,7 +158,7 @@ export const Rollout = v.strictObject({
     states: v.array(v.picklist(rolloutConditions)),
     worse_than_control: v.boolean(),
   }),
-  on_breach: v.picklist(["pause", "roll_back"]),
+  on_breach: OnBreach,
   targets: v.number(),
   ...v.entriesFromList(targetStatuses, v.number()),
   ...revertedFailed,
@@ -215,11 +215,9 @@ export type RolloutTargetPage = v.InferOutput<typeof RolloutTargetPage>;
 /** The most configs, and the most refusing hosts, in a preview. */
 export const previewMax = 50;
 
-const PreviewedConfig = v.strictObject({ id: Id, name: TextOrNull, config_hash: v.string() });
-
 /** Response of `GET /v1/collector/configs/{id}/preview`: what a rollout of the config to the hosts of a filter would meet. */
 export const RolloutPreview = v.strictObject({
-  config: PreviewedConfig,
+  config: NamedConfig,
   filter: v.string(),
   /** All hosts of the filter: the sum of `will_change`, `unchanged` and `skipped`. */
   hosts: v.number(),
@@ -233,7 +231,7 @@ export const RolloutPreview = v.strictObject({
   from: v.array(
     v.strictObject({
       /** Null: core has assigned none. */
-      config: v.nullable(PreviewedConfig),
+      config: v.nullable(NamedConfig),
       hosts: v.number(),
       /** From this config to the new one, as a unified diff; null without a config, or if the diff takes too long. */
       diff: TextOrNull,
