@@ -1,12 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
-import { commands, runCommandLine } from "./command-line.ts";
+import { runCollector } from "#tests/support/collector-command.ts";
+import { commands } from "./command-line.ts";
 
-const call = async (...argv: string[]) => {
-  const env = createTestCollectorEnv();
-  const code = await runCommandLine(argv, env);
-  return { code, out: env.out(), err: env.err() };
-};
+const call = (...argv: string[]) => runCollector(argv);
 
 it("K6: run ends with 1, as a restart may help, while the disk of its config returns errors", async () => {
   // The kernel answers a read of this file with EIO.

@@ -5,11 +5,10 @@ import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { endedWith, runCollector } from "#tests/support/collector-command.ts";
 import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { openTestQueue, testRecord } from "#tests/support/queue.ts";
 import type { Queue } from "../queue/queue.ts";
-import { runCommandLine } from "./command-line.ts";
 
 const main = fileURLToPath(new URL("../main.ts", import.meta.url));
 
@@ -21,11 +20,8 @@ beforeEach(async () => {
 });
 afterEach(() => queue.close());
 
-const deadLetters = async (...more: string[]) => {
-  const env = createTestCollectorEnv();
-  const code = await runCommandLine(["dead-letters", "--config", host.config, ...more], env);
-  return { code, out: env.out(), err: env.err() };
-};
+const deadLetters = (...more: string[]) =>
+  runCollector(["dead-letters", "--config", host.config, ...more]);
 
 const rejectTwo = async () => {
   await queue.append(["fine", "too long", "unknown"].map((text) => testRecord(text)));
@@ -91,10 +87,7 @@ it("exports them with their payloads to a new private file, and replaces none", 
     [2, "too long"],
     [3, "unknown"],
   ]);
-  expect(await deadLetters("--out", out)).toMatchObject({
-    code: 1,
-    err: expect.stringContaining("exists and is kept"),
-  });
+  expect(await deadLetters("--out", out)).toMatchObject(endedWith(1, "exists and is kept"));
   expect(await readFile(out, "utf8")).toBe(text);
   expect(queue.stats()).toMatchObject({ records: 1, deadLetters: 2 });
 });
@@ -117,8 +110,7 @@ it("fails when the disk has room for a part of an export alone", async () => {
 });
 
 it("lists none for a queue that does not exist yet", async () => {
-  const empty = await createEnrolledHost();
-  const env = createTestCollectorEnv();
-  expect(await runCommandLine(["dead-letters", "--config", empty.config], env)).toBe(0);
-  expect(env.out()).toBe("0 dead letters are kept; 0 in all since the queue was created\n");
+  host = await createEnrolledHost();
+  const out = "0 dead letters are kept; 0 in all since the queue was created\n";
+  expect(await deadLetters()).toEqual({ code: 0, out, err: "" });
 });

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { beforeEach, expect, it } from "vitest";
 import { configHash } from "#proto/collector-config/hash.ts";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { runCollector } from "#tests/support/collector-command.ts";
 import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { openQueue } from "../queue/queue.ts";
-import { runCommandLine } from "./command-line.ts";
 
 const bufferOf = (dir: string) => ({
   dir,
@@ -24,9 +24,8 @@ beforeEach(async () => {
 });
 
 const diag = async () => {
-  const env = createTestCollectorEnv();
-  const code = await runCommandLine(["diag", "--config", host.config], env);
-  return { code, bundle: JSON.parse(env.out()), text: env.out() };
+  const { code, out } = await runCollector(["diag", "--config", host.config]);
+  return { code, bundle: JSON.parse(out), text: out };
 };
 
 it("prints the documented bundle and nothing else, while a collector has the queue open", async () => {

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import {
   appendFile,
   chmod,
@@ -29,6 +28,8 @@ import { loadConfig } from "../config/load-config.ts";
 import { runCommandLine } from "./command-line.ts";
 
 const token = `svcbt_${"A1b2C3d4E5".repeat(5).slice(0, 49)}`;
+const jwt =
+  "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJlLW9mLWEtdGVzdA";
 const prefix = "https://fleet.test/d/";
 
 let dir: string;
@@ -39,13 +40,16 @@ beforeEach(async () => {
   dir = newFolder();
   server = await startManagementServer();
   clientCa = await createTestCa({ name: "Client CA" });
-  await writeFile(join(dir, "token"), `${token}\n`);
+  await writeFile(tokenFile(), `${token}\n`);
   await writeFile(join(dir, "ca.pem"), server.caPem);
   server.reply((call) => issueFor(clientCa, call));
 });
 afterEach(() => server.close());
 
 const etc = () => join(dir, "etc");
+const tokenFile = () => join(dir, "token");
+/** The flag of a service account token, which is in the same file. */
+const projected = () => ["--service-account-token-file", tokenFile()];
 const current = (name: string) => join(etc(), "identity", "current", name);
 
 const enroll = async (
@@ -60,7 +64,9 @@ const enroll = async (
       "enroll",
       ...given("--core", server.url),
       ...given("--ingest", "localhost:8443"),
-      ...(more.includes("--token-stdin") ? [] : given("--token-file", join(dir, "token"))),
+      ...(more.some((flag) => /^--(token-stdin|service-)/.test(flag))
+        ? []
+        : given("--token-file", tokenFile())),
       ...given("--device-id", "host 1"),
       ...given("--identity-prefix", prefix),
       ...given("--ca-bundle", join(dir, "ca.pem")),
@@ -72,12 +78,26 @@ const enroll = async (
   return { code, env, said: env.out() + env.err() };
 };
 
-const csrKey = (body: Record<string, unknown>) =>
-  createHash("sha256")
-    .update(
-      new Uint8Array(new x509.Pkcs10CertificateRequest(String(body.csr_pem)).publicKey.rawData),
-    )
-    .digest("hex");
+type Enrollment = Parameters<typeof enroll>;
+const succeeds = async (...given: Enrollment) => {
+  const { code, env } = await enroll(...given);
+  expect(code).toBe(0);
+  return env;
+};
+const fails = async (code: number, text: string, ...given: Enrollment) => {
+  const failed = await enroll(...given);
+  expect([failed.code, failed.said]).toEqual([code, expect.stringContaining(text)]);
+};
+
+const read = (path: string) => readFile(path, "utf8");
+const configFile = () => join(etc(), "collector.yaml");
+const loadWritten = () => loadConfig(configFile(), { effectiveUid: 1000 });
+
+/** The key of the last request, or of one of them. */
+const csrKey = (at = -1) => {
+  const request = new x509.Pkcs10CertificateRequest(String(server.calls.at(at)?.body.csr_pem));
+  return Buffer.from(request.publicKey.rawData).toString("hex");
+};
 
 const allFiles = async (path: string) => {
   const entries = await readdir(path, { withFileTypes: true, recursive: true });
@@ -87,14 +107,13 @@ const allFiles = async (path: string) => {
 };
 
 it("writes private credentials, bundles and a valid config, and prints the next steps", async () => {
-  const { code, env } = await enroll();
+  const env = await succeeds();
   expect(env.err()).toMatch(
     /^svc-collector enroll: created a key on this host; requesting a certificate from https:\/\/localhost:\d+\n/,
   );
   expect(env.err()).toMatch(
     /enrolled as https:\/\/fleet\.test\/d\/host%201\n.*delete the token file\n/,
   );
-  expect(code).toBe(0);
   const [call] = server.calls;
   expect(call).toMatchObject({
     path: "/v1/collector/enroll",
@@ -105,45 +124,31 @@ it("writes private credentials, bundles and a valid config, and prints the next 
   expect((await lstat(join(etc(), "identity"))).mode & 0o777).toBe(0o700);
   for (const name of ["tls.crt", "tls.key"])
     expect((await stat(current(name))).mode & 0o777).toBe(0o600);
-  const loaded = await loadConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 });
-  expect(loaded.errors).toEqual([]);
-  const { config } = loaded;
-  expect([config?.forwarder.mtls.serverName, config?.management?.serverName]).toEqual([
-    undefined,
-    undefined,
-  ]);
+  const { config, errors } = await loadWritten();
+  expect(errors).toEqual([]);
   expect(config).toMatchObject({
     hostId: undefined,
-    forwarder: {
-      endpoint: "localhost:8443",
-      mtls: { caFile: join(etc(), "core-ca.pem") },
-    },
+    forwarder: { endpoint: "localhost:8443", mtls: { caFile: join(etc(), "core-ca.pem") } },
     buffer: { dir: join(etc(), "data") },
-    management: {
-      coreUrl: server.url,
-      caFile: join(etc(), "core-ca.pem"),
-    },
+    management: { coreUrl: server.url, caFile: join(etc(), "core-ca.pem") },
   });
-  expect(loaded.config?.forwarder.mtls.serverName).toBeUndefined();
-  expect(loaded.config?.management.serverName).toBeUndefined();
+  expect(config?.forwarder.mtls.serverName).toBeUndefined();
+  expect(config?.management.serverName).toBeUndefined();
 });
 
 it("reads the token from stdin, accepts a separate ingest bundle, and prints one object with --json", async () => {
   const other = await createTestCa({ name: "Ingest CA" });
   await writeFile(join(dir, "ingest.pem"), other.pem);
-  const { code, env } = await enroll(
+  const env = await succeeds(
     ["--token-stdin", "--json", "--ingest-ca-bundle", join(dir, "ingest.pem")],
-    {
-      stdin: `${token}\n`,
-    },
+    { stdin: `${token}\n` },
   );
-  expect(code).toBe(0);
   expect(JSON.parse(env.out())).toMatchObject({
     ok: true,
     identity: `${prefix}host%201`,
     identity_kept: false,
   });
-  expect(await readFile(join(etc(), "ingest-ca.pem"), "utf8")).toBe(other.pem);
+  expect(await read(join(etc(), "ingest-ca.pem"))).toBe(other.pem);
 });
 
 it("E12: leaves the raw token in no file, output or error", async () => {
@@ -171,8 +176,8 @@ it("E12: leaves the raw token in no file, output or error", async () => {
 });
 
 it("rejects a token as an argument with exit code 2, and sends nothing", async () => {
-  expect((await enroll([token])).code).toBe(2);
-  expect((await enroll(["--token", token])).code).toBe(2);
+  await fails(2, "", [token]);
+  await fails(2, "", ["--token", token]);
   expect(server.calls).toHaveLength(0);
 });
 
@@ -186,10 +191,30 @@ it("names the fault of a token file that cannot be read, without its path", asyn
   expect(server.calls).toHaveLength(0);
 });
 
-it("does not send a text that is not a bootstrap token", async () => {
-  await writeFile(join(dir, "token"), "-----BEGIN PRIVATE KEY-----");
-  const { code, said } = await enroll();
-  expect([code, said.includes("PRIVATE")]).toEqual([1, false]);
+it("sends a service account token, keeps the identity without one, and replaces an expired certificate by itself", async () => {
+  await writeFile(tokenFile(), `${jwt}\n`);
+  expect((await succeeds(projected())).err()).not.toContain("delete the token file");
+  expect(server.calls[0]?.authorization).toBe(`Bearer ${jwt}`);
+  await rm(tokenFile());
+  expect((await succeeds(projected())).err()).toContain("the identity is kept");
+  await writeFile(tokenFile(), jwt);
+  await succeeds(projected(), { now: Date.UTC(2100, 0) });
+  expect(server.calls).toHaveLength(2);
+  for (const path of await allFiles(etc()))
+    expect(await readFile(path, "latin1")).not.toContain(jwt);
+});
+
+it.each([
+  [1, "a bootstrap token as another kind", token, projected],
+  [1, "a token that is too long", `${jwt}${"x".repeat(4096)}`, projected],
+  [1, "a private key", "-----BEGIN PRIVATE KEY-----", projected],
+  [1, "a service account token as another kind", jwt, () => []],
+  [1, "a private key as another kind", "-----BEGIN PRIVATE KEY-----", () => []],
+  [2, "a token of two kinds", jwt, () => ["--token-file", tokenFile(), ...projected()]],
+])("ends with %i for %s, and sends and says nothing of it", async (expected, _, text, flags) => {
+  await writeFile(tokenFile(), text);
+  const { code, said } = await enroll(flags());
+  expect([code, said]).toEqual([expected, expect.not.stringContaining(text.slice(0, 20))]);
   expect(server.calls).toHaveLength(0);
 });
 
@@ -197,124 +222,97 @@ it("refuses a data directory that is shared with others, before it uses the toke
   const shared = join(dir, "shared");
   await mkdir(shared);
   await chmod(shared, 0o1777);
-  const { code, said } = await enroll(["--data-dir", shared]);
-  expect([code, server.calls.length]).toEqual([1, 0]);
-  expect(said).toContain("shared with others");
+  await fails(1, "shared with others", ["--data-dir", shared]);
+  expect(server.calls).toHaveLength(0);
   expect((await stat(shared)).mode & 0o7777).toBe(0o1777);
 });
 
 it("repeats the request with the same key when the response is lost, in this run and in the next", async () => {
   server.reply((call) => (server.calls.length < 3 ? "cut" : issueFor(clientCa, call)));
-  expect((await enroll()).code).toBe(0);
-  expect(new Set(server.calls.map(({ body }) => csrKey(body))).size).toBe(1);
+  await succeeds();
+  for (const at of [0, 1]) expect(csrKey(at)).toEqual(csrKey());
 
   await rm(etc(), { recursive: true });
   server.reply(() => "cut");
-  expect((await enroll()).code).toBe(1);
-  const lost = csrKey(server.calls.at(-1)?.body ?? {});
+  await fails(1, "");
+  const lost = csrKey();
   server.reply((call) => issueFor(clientCa, call));
-  expect((await enroll()).code).toBe(0);
-  expect(csrKey(server.calls.at(-1)?.body ?? {})).toBe(lost);
+  await succeeds();
+  expect(csrKey()).toEqual(lost);
 });
 
 it("creates a new key for another identity", async () => {
   server.reply(() => refusal(403, "identity_not_allowed"));
   await enroll();
   await enroll(["--device-id", "host-2"]);
-  const [first, second] = server.calls;
-  expect(csrKey(first?.body ?? {})).not.toBe(csrKey(second?.body ?? {}));
+  expect(csrKey(0)).not.toEqual(csrKey(1));
 });
 
 it("keeps an existing identity and config without a request, and completes what a crash interrupted", async () => {
   await enroll();
-  const before = await readFile(current("tls.crt"), "utf8");
-  await rm(join(etc(), "collector.yaml"));
-  const again = await enroll();
-  expect([again.code, server.calls.length]).toEqual([0, 1]);
-  expect(again.env.err()).toContain("the identity is kept");
-  expect(await readFile(current("tls.crt"), "utf8")).toBe(before);
-  expect((await loadConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 })).errors).toEqual(
-    [],
-  );
+  const before = await read(current("tls.crt"));
+  await rm(configFile());
+  expect((await succeeds()).err()).toContain("the identity is kept");
+  expect(server.calls).toHaveLength(1);
+  expect(await read(current("tls.crt"))).toBe(before);
+  expect((await loadWritten()).errors).toEqual([]);
 });
 
 it("replaces another identity only with --force, and then with a new key", async () => {
   await enroll();
-  const refused = await enroll(["--device-id", "host-2"]);
-  expect([refused.code, server.calls.length]).toEqual([1, 1]);
-  const before = await readFile(current("tls.key"), "utf8");
-  expect((await enroll(["--force", "--device-id", "host-2"])).code).toBe(0);
-  expect(await readFile(current("tls.key"), "utf8")).not.toBe(before);
-  expect(await readFile(join(etc(), "collector.yaml.before-enroll"), "utf8")).toContain(
-    "forwarder:",
-  );
+  await fails(1, "--force replaces it", ["--device-id", "host-2"]);
+  expect(server.calls).toHaveLength(1);
+  const before = await read(current("tls.key"));
+  await succeeds(["--force", "--device-id", "host-2"]);
+  expect(await read(current("tls.key"))).not.toBe(before);
+  expect(await read(`${configFile()}.before-enroll`)).toContain("forwarder:");
 });
 
 it("reports that the existing certificate has expired, and replaces it with --reenroll", async () => {
   await enroll();
-  const { code, env } = await enroll([], { now: Date.UTC(2100, 0) });
-  expect([code, env.err()]).toEqual([1, expect.stringContaining("has expired; --reenroll")]);
-  expect((await enroll(["--reenroll"])).code).toBe(0);
+  await fails(1, "has expired; --reenroll", [], { now: Date.UTC(2100, 0) });
+  await succeeds(["--reenroll"]);
 });
 
 it("reports that the existing credentials are damaged, and replaces them with --reenroll", async () => {
   await enroll();
   for (const damage of [() => writeFile(current("tls.key"), ""), () => rm(current("tls.crt"))]) {
     await damage();
-    const { code, env } = await enroll();
-    expect([code, env.err()]).toEqual([
-      1,
-      expect.stringContaining("are damaged, and are kept; --reenroll"),
-    ]);
-    expect((await enroll(["--reenroll"])).code).toBe(0);
-    expect((await enroll()).env.err()).toContain("the identity is kept");
+    await fails(1, "are damaged, and are kept; --reenroll");
+    await succeeds(["--reenroll"]);
+    expect((await succeeds()).err()).toContain("the identity is kept");
   }
   expect(server.calls.length).toBe(3);
 });
 
 it("requests a new certificate with --reenroll for the same identity alone, and keeps the config", async () => {
   await enroll();
-  const config = join(etc(), "collector.yaml");
-  await appendFile(config, "# edited\n");
-  const kept = await readFile(config, "utf8");
-  const before = await readFile(current("tls.crt"), "utf8");
-  const key = await readFile(current("tls.key"), "utf8");
-  const { code, env } = await enroll(["--reenroll"]);
-  expect([code, server.calls.length]).toEqual([0, 2]);
-  expect(env.err()).toContain("the existing config is kept");
-  expect(await readFile(config, "utf8")).toBe(kept);
-  expect(await readFile(current("tls.crt"), "utf8")).not.toBe(before);
-  expect(await readFile(current("tls.key"), "utf8")).not.toBe(key);
+  await appendFile(configFile(), "# edited\n");
+  const kept = await read(configFile());
+  const before = [await read(current("tls.crt")), await read(current("tls.key"))];
+  expect((await succeeds(["--reenroll"])).err()).toContain("the existing config is kept");
+  expect(await read(configFile())).toBe(kept);
+  expect(before).not.toContain(await read(current("tls.crt")));
+  expect(before).not.toContain(await read(current("tls.key")));
 
-  const other = await enroll(["--reenroll", "--device-id", "host-2"]);
-  expect([other.code, other.env.err()]).toEqual([
-    1,
-    expect.stringContaining("under another identity"),
-  ]);
-  const both = await enroll(["--reenroll", "--force"]);
-  expect([both.code, both.env.err()]).toEqual([2, expect.stringContaining("give one of them")]);
-  expect(server.calls.length).toBe(2);
+  await fails(1, "under another identity", ["--reenroll", "--device-id", "host-2"]);
+  await fails(2, "give one of them", ["--reenroll", "--force"]);
+  expect(server.calls).toHaveLength(2);
 });
 
 it("keeps an existing config, and fails with 78 if it is invalid", async () => {
   await mkdir(etc());
-  await writeFile(join(etc(), "collector.yaml"), "nonsense: 1\n");
-  const { code, env } = await enroll();
-  expect(code).toBe(78);
-  expect(env.err()).toContain("1:1 nonsense is not a known key");
-  expect(await readFile(join(etc(), "collector.yaml"), "utf8")).toBe("nonsense: 1\n");
+  await writeFile(configFile(), "nonsense: 1\n");
+  await fails(78, "1:1 nonsense is not a known key");
+  expect(await read(configFile())).toBe("nonsense: 1\n");
 });
 
 it("keeps a config that it cannot read, and uses no token", async () => {
   await mkdir(etc());
-  await symlink("collector.yaml", join(etc(), "collector.yaml"));
-  const { code, env } = await enroll();
-  expect([code, env.err(), server.calls.length]).toEqual([
-    1,
-    expect.stringContaining("cannot be read, and is kept"),
-    0,
-  ]);
-  expect(await readlink(join(etc(), "collector.yaml"))).toBe("collector.yaml");
+  await symlink("collector.yaml", configFile());
+  await fails(1, "cannot be read, and is kept");
+  expect(server.calls).toHaveLength(0);
+  expect(await readlink(configFile())).toBe("collector.yaml");
 });
 
 it("R8: rejects a certificate for another key, for another name, or that its chain did not issue", async () => {
@@ -333,20 +331,17 @@ it("R8: rejects a certificate for another key, for another name, or that its cha
   ];
   for (const over of wrong) {
     server.reply((call) => issueFor(clientCa, call, over));
-    const { code, env } = await enroll();
-    expect([code, env.err()]).toEqual([1, expect.stringContaining("nothing was changed")]);
+    await fails(1, "nothing was changed");
     await expect(lstat(join(etc(), "identity", "current"))).rejects.toThrow();
   }
 });
 
 it("requires the exact root acknowledgement before it uses the token", async () => {
-  expect((await enroll([], { effectiveUid: 0 })).code).toBe(78);
-  expect((await enroll(["--allow-root-acknowledged", "yes"])).code).toBe(78);
+  await fails(78, "as root", [], { effectiveUid: 0 });
+  await fails(78, "takes only", ["--allow-root-acknowledged", "yes"]);
   expect(server.calls).toHaveLength(0);
-  expect(
-    (await enroll(["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"], { effectiveUid: 0 }))
-      .code,
-  ).toBe(0);
+  const acknowledged = ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"];
+  await succeeds(acknowledged, { effectiveUid: 0 });
 });
 
 it("follows no redirect, and trusts no server outside the bundle", async () => {
@@ -355,10 +350,10 @@ it("follows no redirect, and trusts no server outside the bundle", async () => {
     body: {},
     headers: { location: `${server.url}/elsewhere` },
   }));
-  expect((await enroll()).env.err()).toContain("redirect");
+  await fails(1, "redirect");
   expect(server.calls).toHaveLength(1);
   await writeFile(join(dir, "ca.pem"), clientCa.pem);
-  expect((await enroll()).env.err()).toContain("not trusted");
+  await fails(1, "not trusted");
   expect(server.calls).toHaveLength(1);
 });
 
@@ -384,20 +379,19 @@ it("allows plain HTTP only with its flag and to loopback, and then writes no man
   });
   await new Promise<void>((resolve) => plain.listen(0, "127.0.0.1", resolve));
   const core = `http://127.0.0.1:${(plain.address() as AddressInfo).port}`;
-  expect((await enroll(["--core", core])).code).toBe(2);
-  expect((await enroll(["--insecure-loopback-http", "--core", "http://192.0.2.1"])).code).toBe(2);
-  expect((await enroll(["--insecure-loopback-http", "--core", core])).code).toBe(0);
-  expect(await readFile(join(etc(), "collector.yaml"), "utf8")).not.toContain("management");
+  await fails(2, "needs --insecure-loopback-http", ["--core", core]);
+  await fails(2, "or http:// on", ["--insecure-loopback-http", "--core", "http://192.0.2.1"]);
+  await succeeds(["--insecure-loopback-http", "--core", core]);
+  expect(await read(configFile())).not.toContain("management");
   await new Promise((resolve) => plain.close(resolve));
 });
 
 it("fails while another process changes the identity directory", async () => {
   server.reply(async (call) => {
     if (server.calls.length > 1) return issueFor(clientCa, call);
-    const other = await enroll();
-    expect([other.code, other.env.err()]).toEqual([1, expect.stringContaining("another process")]);
+    await fails(1, "another process");
     return issueFor(clientCa, call);
   });
-  expect((await enroll()).code).toBe(0);
+  await succeeds();
   expect(server.calls).toHaveLength(1);
 });

@@ -1,10 +1,9 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { runCollector } from "#tests/support/collector-command.ts";
 import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { openTestQueue, readAll, testRecord } from "#tests/support/queue.ts";
-import { runCommandLine } from "./command-line.ts";
 
 const megabyte = 1_048_576;
 let host: EnrolledHost;
@@ -20,11 +19,12 @@ beforeEach(async () => {
   folder = join(data, "quarantine-1");
 });
 
-const importQueue = async (...words: string[]) => {
-  const env = createTestCollectorEnv();
-  const code = await runCommandLine(["queue", ...words, "--config", host.config, "--json"], env);
-  return { code, json: JSON.parse(env.out()) };
+const runQueue = async (...words: string[]) => {
+  const { code, out } = await runCollector(["queue", ...words, "--config", host.config, "--json"]);
+  return { code, json: JSON.parse(out) };
 };
+const importQueue = (from = folder) => runQueue("import", from);
+const refused = (code: number, error: string) => ({ code, json: { error: { code: error } } });
 
 /** Stores 60 records of 10 kB each, and moves the database into a quarantine. */
 const quarantine = async (change: (bytes: Buffer) => void = () => undefined) => {
@@ -53,16 +53,14 @@ const all = Array.from({ length: 60 }, (_, index) => `record ${index}`);
 describe("K6: queue import", () => {
   it("stores the records of a quarantined queue once, however often it runs", async () => {
     await quarantine();
-    expect(await importQueue("import", folder)).toEqual({
-      code: 0,
-      json: { ok: true, imported: 60, imported_before: 0, expected: 60 },
-    });
-    expect((await importQueue("import", folder)).json).toEqual({
-      ok: true,
-      imported: 0,
-      imported_before: 60,
-      expected: 60,
-    });
+    for (const [imported, before] of [
+      [60, 0],
+      [0, 60],
+    ])
+      expect(await importQueue()).toEqual({
+        code: 0,
+        json: { ok: true, imported, imported_before: before, expected: 60 },
+      });
     expect(await texts()).toEqual(all);
   });
 
@@ -73,7 +71,7 @@ describe("K6: queue import", () => {
         bytes.fill(0xaa, page, page + 16_384);
       }
     });
-    const { code, json } = await importQueue("import", folder);
+    const { code, json } = await importQueue();
     expect([code, json.expected]).toEqual([0, 60]);
     expect(json.imported).toBeGreaterThanOrEqual(50);
     const found = await texts();
@@ -88,16 +86,13 @@ describe("K6: queue import", () => {
     await queue.append([testRecord("before", 0.7 * megabyte)]);
     const last = queue.lastSequence;
     await queue.close();
-    expect(await importQueue("import", folder)).toMatchObject({
-      code: 1,
-      json: { error: { code: "queue_full" } },
-    });
+    expect(await importQueue()).toMatchObject(refused(1, "queue_full"));
     const again = openTestQueue(data);
     const fitted = again.stats().records - 1;
     expect(fitted).toBeGreaterThan(0);
     await again.ack(last);
     await again.close();
-    expect((await importQueue("import", folder)).json).toMatchObject({
+    expect((await importQueue()).json).toMatchObject({
       imported: 60 - fitted,
       imported_before: fitted,
     });
@@ -106,24 +101,12 @@ describe("K6: queue import", () => {
 
   it("refuses while a collector runs, a directory without a queue, one that cannot be read, and wrong usage", async () => {
     await quarantine((bytes) => bytes.fill(0xaa));
-    expect(await importQueue("import", folder)).toMatchObject({
-      code: 1,
-      json: { error: { code: "no_queue" } },
-    });
-    expect(await importQueue("import", host.dir)).toMatchObject({
-      code: 1,
-      json: { error: { code: "no_queue" } },
-    });
+    expect(await importQueue()).toMatchObject(refused(1, "no_queue"));
+    expect(await importQueue(host.dir)).toMatchObject(refused(1, "no_queue"));
     for (const words of [[], ["import"], ["export", folder], ["import", folder, folder]])
-      expect(await importQueue(...words)).toMatchObject({
-        code: 2,
-        json: { error: { code: "usage" } },
-      });
+      expect(await runQueue(...words)).toMatchObject(refused(2, "usage"));
     const running = openTestQueue(data);
-    expect(await importQueue("import", folder)).toMatchObject({
-      code: 1,
-      json: { error: { code: "queue_locked" } },
-    });
+    expect(await importQueue()).toMatchObject(refused(1, "queue_locked"));
     await running.close();
   });
 });

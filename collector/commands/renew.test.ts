@@ -10,10 +10,10 @@ import {
   refusal,
   startManagementServer,
 } from "#tests/fakes/management-server.ts";
+import { endedWith, runCollector } from "#tests/support/collector-command.ts";
 import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { loadConfig } from "../config/load-config.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
-import { runCommandLine } from "./command-line.ts";
 
 let server: ManagementServer;
 let host: EnrolledHost;
@@ -29,11 +29,7 @@ const setUp = async (http2 = false) => {
 beforeEach(() => setUp());
 afterEach(() => server.close());
 
-const renew = async (...more: string[]) => {
-  const env = createTestCollectorEnv();
-  const code = await runCommandLine(["renew", "--config", host.config, ...more], env);
-  return { code, err: env.err(), out: env.out() };
-};
+const renew = (...more: string[]) => runCollector(["renew", "--config", host.config, ...more]);
 const pairInUse = async () => ({
   certificate: await readFile(host.certFile, "utf8"),
   key: await readFile(host.keyFile, "utf8"),
@@ -43,10 +39,7 @@ const isValid = async () =>
 
 it("presents and signs with the current credentials, and installs a fresh key with its certificate", async () => {
   const before = await pairInUse();
-  expect(await renew()).toMatchObject({
-    code: 0,
-    err: expect.stringContaining("renewed; the new certificate"),
-  });
+  expect(await renew()).toMatchObject(endedWith(0, "renewed; the new certificate"));
   const after = await pairInUse();
   expect(after.key).not.toBe(before.key);
   expect(after.certificate).not.toBe(before.certificate);
@@ -93,10 +86,7 @@ it("R8: keeps the old credentials when the new certificate has the wrong key, na
   ];
   for (const over of wrong) {
     server.reply((call) => issueFor(host.ca, call, over));
-    expect(await renew()).toMatchObject({
-      code: 1,
-      err: expect.stringContaining("nothing was changed"),
-    });
+    expect(await renew()).toMatchObject(endedWith(1, "nothing was changed"));
     expect(await pairInUse()).toEqual(before);
     expect(await isValid()).toBe(true);
   }
@@ -142,10 +132,7 @@ it("continues above core's last sent_at after stale_request", async () => {
 it("fails while another process changes the same identity directory", async () => {
   const directory = openIdentityDirectory(join(host.dir, "identity"), createTestCollectorEnv());
   await directory.locked(async () => {
-    expect(await renew()).toMatchObject({
-      code: 1,
-      err: expect.stringContaining("another process"),
-    });
+    expect(await renew()).toMatchObject(endedWith(1, "another process"));
   });
   expect(server.calls).toHaveLength(0);
 });
@@ -169,9 +156,6 @@ it("rejects a layout in which certificate and key cannot change in one step", as
   await unlink(current);
   await symlink("pairs/first", join(host.dir, "identity", "live"));
   await writeFile(host.config, host.configText.replaceAll("identity/current", "identity/live"));
-  expect(await renew()).toMatchObject({
-    code: 1,
-    err: expect.stringContaining("as enroll lays it out"),
-  });
+  expect(await renew()).toMatchObject(endedWith(1, "as enroll lays it out"));
   expect(server.calls).toHaveLength(0);
 });

@@ -2,10 +2,9 @@ import { stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { runCollector } from "#tests/support/collector-command.ts";
 import { createRunningCollector, type RunningCollector } from "#tests/support/running-collector.ts";
 import { CollectorStatus } from "../status/status-socket.ts";
-import { runCommandLine } from "./command-line.ts";
 import { describeStatus } from "./status.ts";
 
 let collector: RunningCollector;
@@ -14,11 +13,8 @@ beforeEach(async () => {
 });
 afterEach(() => collector.stop());
 
-const status = async (...more: string[]) => {
-  const env = createTestCollectorEnv();
-  const code = await runCommandLine(["status", "--config", collector.host.config, ...more], env);
-  return { code, out: env.out(), err: env.err() };
-};
+const status = (...more: string[]) =>
+  runCollector(["status", "--config", collector.host.config, ...more]);
 
 describe("status", () => {
   it("prints the running collector's status as one object and as aligned lines, for its own user alone", async () => {

@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { runCollector } from "#tests/support/collector-command.ts";
 import { createRunningCollector, type RunningCollector } from "#tests/support/running-collector.ts";
-import { runCommandLine } from "../commands/command-line.ts";
 
 let running: RunningCollector;
 beforeEach(async () => {
@@ -32,9 +31,8 @@ describe("a request of core for diagnostics", () => {
       request_id: id,
       rest: { sent_at: expect.any(String), proof: expect.any(String) },
     });
-    const env = createTestCollectorEnv();
-    await runCommandLine(["diag", "--config", running.host.config], env);
-    const printed = JSON.parse(env.out());
+    const { out } = await runCollector(["diag", "--config", running.host.config]);
+    const printed = JSON.parse(out);
     const read = JSON.parse(String(bundle));
     expect({ ...read, generated_at: 0, running: 0 }).toEqual({
       ...printed,

@@ -9,13 +9,13 @@ import { encodePem } from "#proto/pem.ts";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import { peerError } from "#tests/fakes/ingest-peer.ts";
 import { issueFor, type ManagementCall, refusal } from "#tests/fakes/management-server.ts";
+import { runCollector } from "#tests/support/collector-command.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import {
   createRunningCollector,
   heartbeatAnswer,
   type RunningCollector,
 } from "#tests/support/running-collector.ts";
-import { runCommandLine } from "../commands/command-line.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import type { SourceDependencies } from "../sources/source.ts";
 
@@ -227,9 +227,9 @@ describe("a renewal while records flow", () => {
   it("uses the credentials that `renew` installed meanwhile", async () => {
     await collector.start();
     await beatsPast(0);
-    expect(
-      await runCommandLine(["renew", "--config", collector.host.config], createTestCollectorEnv()),
-    ).toBe(0);
+    expect(await runCollector(["renew", "--config", collector.host.config])).toMatchObject({
+      code: 0,
+    });
     await expect.poll(presented).toHaveLength(2);
   });
 

@@ -11,9 +11,9 @@ import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import { startIngestPeer } from "#tests/fakes/ingest-peer.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { startManagementServer } from "#tests/fakes/management-server.ts";
+import { endedWith, runCollector } from "#tests/support/collector-command.ts";
 import { createEnrolledHost } from "#tests/support/enrolled-host.ts";
 import { failReads, hasStrace } from "#tests/support/failing-reads.ts";
-import { runCommandLine } from "../commands/command-line.ts";
 import { isUsable, loadConfig } from "../config/load-config.ts";
 import { openQueue } from "../queue/queue.ts";
 import type { Source, SourceDependencies } from "../sources/source.ts";
@@ -90,6 +90,8 @@ const line = (text: string) => ({
   payload: Buffer.from(text),
 });
 
+const idle = { start: async () => undefined, stop: async () => undefined };
+
 describe("superviseCollector", () => {
   it("forwards what sources append, also while they stop, and then releases the queue", async () => {
     // A tenth as fast, so that the stop waits long enough for the forwarder on a busy machine.
@@ -112,7 +114,6 @@ describe("superviseCollector", () => {
 
   it("sends heartbeats that match core's schema, with a rising sent_at, until it is stopped", async () => {
     const { server, supervise, stop, peer } = await setUp();
-    const idle = { start: async () => undefined, stop: async () => undefined };
     const done = supervise((name) => ({ name, ...idle }));
     await expect.poll(() => server.calls.length).toBeGreaterThanOrEqual(2);
     stop.abort();
@@ -143,9 +144,9 @@ describe("superviseCollector", () => {
     const { peer, server, supervise, stop, log } = await setUp();
     await Promise.all([peer.close(), server.close()]);
     const done = supervise((name, { append }) => ({
+      ...idle,
       name,
       start: async () => void (await append([line("kept")])),
-      stop: async () => undefined,
     }));
     await expect
       .poll(() => log.text())
@@ -164,11 +165,7 @@ describe("superviseCollector", () => {
       await queue.close();
       const recover = await failReads(join(buffer.dir, "queue.db"));
       ends.push(recover);
-      const done = supervise((name) => ({
-        name,
-        start: async () => undefined,
-        stop: async () => undefined,
-      }));
+      const done = supervise((name) => ({ name, ...idle }));
       const reported = () => server.calls.map(({ body }) => JSON.stringify(body)).join();
       await expect.poll(reported).toMatch(/queue_unwritable.*cannot be read.*kept as it is/);
       expect(peer.stored).toEqual([]);
@@ -202,9 +199,9 @@ describe("superviseCollector", () => {
       throw new Error("no sources are configured");
     });
     await expect.poll(() => log.text()).toContain("collector runs");
-    const env = createTestCollectorEnv();
-    expect(await runCommandLine(["run", "--config", host.config], env)).toBe(1);
-    expect(env.err()).toContain("another process is using the queue");
+    expect(await runCollector(["run", "--config", host.config])).toMatchObject(
+      endedWith(1, "another process is using the queue"),
+    );
     stop.abort();
     await expect(done).resolves.toBeUndefined();
   });
@@ -215,14 +212,16 @@ describe("run", () => {
     const { host } = await setUp("[]");
     const env = createTestCollectorEnv();
     env.stop();
-    expect(await runCommandLine(["run", "--config", host.config], env)).toBe(0);
-    const lines = env.out().trim().split("\n");
+    const { code, out } = await runCollector(["run", "--config", host.config], env);
+    expect(code).toBe(0);
+    const lines = out.trim().split("\n");
     expect(lines.map((line) => JSON.parse(line))).toContainEqual(
       expect.objectContaining({ level: "info", msg: "collector runs" }),
     );
     const broken = createTestCollectorEnv({ effectiveUid: 0 });
-    expect(await runCommandLine(["run", "--config", host.config], broken)).toBe(78);
-    expect(broken.err()).toContain("run_as_root_acknowledged must be I-UNDERSTAND-ROOT-MODE");
+    expect(await runCollector(["run", "--config", host.config], broken)).toMatchObject(
+      endedWith(78, "run_as_root_acknowledged must be I-UNDERSTAND-ROOT-MODE"),
+    );
   });
 
   it("exits with 78 for a queue that another version wrote", async () => {
@@ -231,8 +230,8 @@ describe("run", () => {
     const database = new DatabaseSync(join(buffer.dir, "queue.db"));
     database.exec("PRAGMA user_version = 99");
     database.close();
-    const env = createTestCollectorEnv();
-    expect(await runCommandLine(["run", "--config", host.config], env)).toBe(78);
-    expect(env.err()).toContain("has format 99");
+    expect(await runCollector(["run", "--config", host.config])).toMatchObject(
+      endedWith(78, "has format 99"),
+    );
   });
 });

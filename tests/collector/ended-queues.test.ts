@@ -2,7 +2,6 @@ import { writeFileSync } from "node:fs";
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { runCommandLine } from "#collector/commands/command-line.ts";
 import { isUsable, loadConfig } from "#collector/config/load-config.ts";
 import { superviseCollector } from "#collector/runtime/supervisor.ts";
 import type { SourceDependencies } from "#collector/sources/source.ts";
@@ -18,6 +17,7 @@ import {
   numberedTexts,
   startAccountingHost,
 } from "../support/accounting-host.ts";
+import { runCollector } from "../support/collector-command.ts";
 import { createEnrolledHost } from "../support/enrolled-host.ts";
 import { eventually } from "../support/eventually.ts";
 import { openTestQueue } from "../support/queue.ts";
@@ -42,8 +42,8 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
   };
   const retire = async () => {
     const env = { ...createTestCollectorEnv(), clock: systemClock };
-    const code = await runCommandLine(["retire", "--config", host.config, "--json"], env);
-    return { code, json: JSON.parse(env.out()) };
+    const { code, out } = await runCollector(["retire", "--config", host.config, "--json"], env);
+    return { code, json: JSON.parse(out) };
   };
   /** Runs a collector with one source that appends so many records; returns what stops it. */
   const run = async (count: number, onLoaded: () => void = () => undefined) => {
@@ -165,7 +165,8 @@ it("a queue that is imported into another ends by that", async () => {
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const env = createTestCollectorEnv({ now: Date.now() });
   configure("{dir: data}");
-  expect(await runCommandLine(["queue", "import", folder, "--config", host.config], env)).toBe(0);
+  const importing = ["queue", "import", folder, "--config", host.config];
+  expect(await runCollector(importing, env)).toMatchObject({ code: 0 });
   const { stop } = await run(1);
   await eventually(async () =>
     expect((await queues()).find(({ queueId }) => queueId === left)).toMatchObject({

@@ -1,11 +1,11 @@
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
-import { runCommandLine } from "#collector/commands/command-line.ts";
 import { createOtlpSource, type OtlpSource } from "#collector/sources/otlp/otlp-source.ts";
 import { createTracer } from "#kit/tracing/create-tracer.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import { createTestCollectorEnv } from "../fakes/collector-env.ts";
 import { peerError } from "../fakes/ingest-peer.ts";
+import { runCollector } from "../support/collector-command.ts";
 import { exportByGrpc, traceRequest } from "../support/otlp.ts";
 import { createRunningCollector } from "../support/running-collector.ts";
 import { type SpanReceiver, startSpanReceiver } from "../support/span-receiver.ts";
@@ -164,7 +164,7 @@ it.each([
   const { host, stop } = await createRunningCollector();
   onTestFinished(stop);
   const env = createTestCollectorEnv({ variables });
-  expect(await runCommandLine(["run", "--config", host.config], env)).toBe(78);
-  expect(env.err()).toContain(fault);
-  expect(env.err()).not.toContain("secret");
+  const { code, err } = await runCollector(["run", "--config", host.config], env);
+  expect([code, err]).toEqual([78, expect.stringContaining(fault)]);
+  expect(err).not.toContain("secret");
 });

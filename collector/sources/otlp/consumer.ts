@@ -9,7 +9,7 @@ import type { SourceDependencies } from "../source.ts";
 import { countItems, type Signal } from "./signals.ts";
 
 /** The outcome of an export request. */
-type ConsumeOutcome =
+export type ConsumeOutcome =
   /** All of it is on disk. */
   | { status: "stored" }
   /** All but `rejectedItems` are on disk; 0 if only strings were repaired. */

@@ -6,11 +6,11 @@ import {
   frameGrpcMessages,
   type GrpcMessage,
 } from "#proto/grpc-framing.ts";
-import { GrpcError, grpcStatusHeaders, retryInfo } from "#proto/grpc-status.ts";
+import { GrpcError, grpcStatusHeaders } from "#proto/grpc-status.ts";
 import type { Consume } from "./consumer.ts";
 import type { Gunzip } from "./gunzip.ts";
 import type { CallerCheck, InFlightRequest, InFlightRequests } from "./otlp-source.ts";
-import { tooLarge, tooMuch, unreadReasons } from "./refusals.ts";
+import { partialSuccessOf, reportUnread, tooLarge, tooMuch } from "./refusals.ts";
 import { encodeResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 
@@ -37,21 +37,7 @@ export const otlpMethods = (
       async (request, isWanted, traceparent) => {
         const outcome = await consume(signal, request, isWanted, traceparent);
         freeBytes(request);
-        switch (outcome.status) {
-          case "stored":
-            return encodeResponse(undefined);
-          case "partial":
-          case "dropped":
-            return encodeResponse(outcome);
-          // Senders may retry RESOURCE_EXHAUSTED, but not this.
-          case "too_large":
-          case "invalid":
-            throw new GrpcError("invalid_argument", outcome.message);
-          case "unavailable":
-            throw new GrpcError("unavailable", outcome.message, {
-              details: [retryInfo(outcome.retryAfterSeconds)],
-            });
-        }
+        return encodeResponse(partialSuccessOf(outcome));
       },
     ]),
   );
@@ -90,12 +76,8 @@ export const createUnaryGrpcHandler =
       refuse(stream, new GrpcError("unimplemented", "no such method"));
       return;
     }
-    readMessage(stream, headers["grpc-encoding"], options)
-      .catch((error: unknown) => {
-        const reason = error instanceof GrpcError ? unreadReasons[error.code] : undefined;
-        if (reason !== undefined) options.onUnread(path, reason);
-        throw error;
-      })
+    const reading = readMessage(stream, headers["grpc-encoding"], options);
+    reportUnread(reading, (reason) => options.onUnread(path, reason))
       .then((message) => method(message, () => !isClosed(stream), readTraceparent(headers)))
       .then(
         (response) => succeed(stream, response),

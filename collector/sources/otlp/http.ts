@@ -6,8 +6,8 @@ import { encodeGrpcStatus, type GrpcCode, GrpcError, grpcCodes } from "#proto/gr
 import type { Consume } from "./consumer.ts";
 import type { Gunzip } from "./gunzip.ts";
 import type { CallerCheck, InFlightRequests } from "./otlp-source.ts";
-import { tooLarge, tooMuch, unreadReasons } from "./refusals.ts";
-import { encodeResponse, jsonResponse, type PartialSuccess, type Signal } from "./signals.ts";
+import { HttpRefusal, partialSuccessOf, reportUnread, tooLarge, tooMuch } from "./refusals.ts";
+import { encodeResponse, jsonResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 
 /** Encodings of OTLP/HTTP (OTLP specification, "OTLP/HTTP"); a response has the encoding of its request. */
@@ -28,16 +28,6 @@ const statuses: Readonly<Partial<Record<GrpcCode, number>>> = {
   unavailable: 503,
 };
 
-/** A refusal of an argument with a status of its own. */
-class HttpRefusal extends GrpcError {
-  readonly status: 413 | 415;
-
-  constructor(status: HttpRefusal["status"], message: string) {
-    super("invalid_argument", message);
-    this.status = status;
-  }
-}
-
 /** Limits of the handler, and the callback for its failures. */
 interface OtlpHttpOptions {
   /** The limit of a body before decompression; `gunzip` limits its output. */
@@ -56,25 +46,10 @@ export const createOtlpHttpHandler =
   (request: IncomingMessage, response: ServerResponse): void => {
     const encoding = encodingOf(request);
     const send = createSend(request, response, encoding ?? "json");
-    const sendResponse = (signal: Signal, partial: PartialSuccess | undefined) =>
-      send(200, encodeResponse(partial), jsonResponse(signal, partial));
     answer(request, signals, consume, options, encoding)
-      .then(({ signal, outcome }) => {
-        switch (outcome.status) {
-          case "stored":
-            return sendResponse(signal, undefined);
-          case "partial":
-          case "dropped":
-            return sendResponse(signal, outcome);
-          case "too_large":
-            throw new HttpRefusal(413, outcome.message);
-          case "invalid":
-            throw new GrpcError("invalid_argument", outcome.message);
-          case "unavailable":
-            response.setHeader("Retry-After", outcome.retryAfterSeconds);
-            throw new GrpcError("unavailable", outcome.message);
-        }
-      })
+      .then(({ signal, partial }) =>
+        send(200, encodeResponse(partial), jsonResponse(signal, partial)),
+      )
       .catch((error: unknown) => {
         const refusal =
           error instanceof GrpcError ? error : new GrpcError("internal", "the collector failed");
@@ -82,6 +57,8 @@ export const createOtlpHttpHandler =
         const { code, message } = refusal;
         const status = refusal instanceof HttpRefusal ? refusal.status : (statuses[code] ?? 500);
         if (status === 405) response.setHeader("Allow", "POST");
+        const retryAfterSeconds = refusal.retryAfterSeconds();
+        if (retryAfterSeconds > 0) response.setHeader("Retry-After", retryAfterSeconds);
         send(status, encodeGrpcStatus(code, message), { code: grpcCodes[code], message });
       });
   };
@@ -100,20 +77,12 @@ const answer = async (
   if (signal === undefined)
     throw new GrpcError("not_found", "no such path; OTLP has /v1/traces, /v1/logs and /v1/metrics");
   if (request.method !== "POST") throw new GrpcError("unimplemented", "only POST is allowed");
-  const payload = await readPayload(request, signal, options, encoding).catch((error: unknown) => {
-    const reason = error instanceof GrpcError ? unreadReasons[error.code] : undefined;
-    if (reason !== undefined) options.onUnread(signal, reason);
-    throw error;
-  });
-  return {
-    signal,
-    outcome: await consume(
-      signal,
-      payload,
-      () => !request.socket.destroyed,
-      readTraceparent(request.headers),
-    ),
-  };
+  const payload = await reportUnread(readPayload(request, signal, options, encoding), (reason) =>
+    options.onUnread(signal, reason),
+  );
+  const isWanted = () => !request.socket.destroyed;
+  const outcome = await consume(signal, payload, isWanted, readTraceparent(request.headers));
+  return { signal, partial: partialSuccessOf(outcome) };
 };
 
 /** Returns an export request as protobuf. */
