@@ -24,6 +24,9 @@ afterEach(() => collector.stop());
 const hashOf = async (text: string) => (await configHash(text)) ?? "";
 const idOf = (yaml: string) => createHash("sha256").update(yaml).digest("hex").slice(0, 8);
 const lastConfig = () => collector.heartbeats().at(-1)?.body.config as Record<string, unknown>;
+const reports = (fields: object) => expect.poll(lastConfig).toMatchObject(fields);
+const reportsErrors = (...errors: unknown[]) =>
+  expect.poll(() => lastConfig()?.errors).toEqual(errors);
 const onDisk = () => readFile(collector.host.config, "utf8");
 const fetches = () => collector.server.calls.filter(({ path }) => path.endsWith("/config/desired"));
 
@@ -175,9 +178,7 @@ it("keeps the labels of this host, and the comments of the desired config", asyn
   const desired = `# by core\n${(await anotherConfig()).replace(/^labels: .*\n/m, "")}`;
   await collector.start();
   await assign(desired);
-  await expect
-    .poll(lastConfig)
-    .toMatchObject({ running_config_hash: await hashOf(desired), valid: true, errors: [] });
+  await reports({ running_config_hash: await hashOf(desired), valid: true, errors: [] });
   expect(await onDisk()).toMatch(
     /^# by core\n[\s\S]*\nlabels:\n {2}env: prod\n {2}release: "1.4"\n$/,
   );
@@ -204,7 +205,7 @@ it("rejects changes that a desired config may not make, reports them, and fetche
     await assign(text);
     asked += 1;
     await expect.poll(() => fetches().length).toBe(asked);
-    await expect.poll(() => lastConfig()?.errors).toEqual([expect.stringMatching(reason)]);
+    await reportsErrors(expect.stringMatching(reason));
     expect(await onDisk()).toBe(before);
   }
   expect(fetches()).toHaveLength(asked);
@@ -215,9 +216,7 @@ it("rejects a text that does not have the assigned hash", async () => {
   const before = await onDisk();
   await collector.start();
   await assign(await anotherConfig(), { hash: "0".repeat(64) });
-  await expect
-    .poll(() => lastConfig()?.errors)
-    .toEqual([expect.stringContaining("does not have the hash")]);
+  await reportsErrors(expect.stringContaining("does not have the hash"));
   expect(await onDisk()).toBe(before);
 });
 
@@ -227,12 +226,10 @@ it("reports why the file cannot be written, and retries", async () => {
   await mkdir(obstacle);
   await collector.start();
   await assign(desired);
-  await expect
-    .poll(() => lastConfig()?.errors)
-    .toEqual(["desired config, retrying: its files could not be written (EISDIR)"]);
+  await reportsErrors("desired config, retrying: its files could not be written (EISDIR)");
   await rmdir(obstacle);
   await expect.poll(onDisk).toBe(desired);
-  await expect.poll(lastConfig).toMatchObject({ valid: true, errors: [] });
+  await reports({ valid: true, errors: [] });
 });
 
 it("rolls back at once when one of its sources cannot start, and does not apply it again", async () => {
@@ -247,7 +244,7 @@ it("rolls back at once when one of its sources cannot start, and does not apply 
   });
   await collector.start(create);
   await assign(bad);
-  await expect.poll(lastConfig).toMatchObject({
+  await reports({
     valid: true,
     errors: [expect.stringContaining("rolled back: source source cannot start")],
   });
@@ -274,26 +271,22 @@ it("rolls back without help when no heartbeat and no ack succeeds in 2 minutes",
   clock.skip(60_000);
   await expect.poll(onDisk).toBe(before);
   collector.onHeartbeat(() => heartbeatAnswer());
-  await expect
-    .poll(lastConfig)
-    .toMatchObject({ valid: true, running_config_hash: await hashOf(before) });
+  await reports({ valid: true, running_config_hash: await hashOf(before) });
 });
 
 it("V1: tries a config once more after an outage of core that was longer than its time, and rejects it after a second one", async () => {
   const { before, desired, assignSilently } = await startSilenced();
   for (const times of [1, 2]) {
     await assignSilently();
-    await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(desired) });
+    await reports({ running_config_hash: await hashOf(desired) });
     await isPending();
     collector.clock.skip(120_000);
     await expect.poll(onDisk).toBe(before);
-    await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(before) });
+    await reports({ running_config_hash: await hashOf(before) });
     expect(fetches()).toHaveLength(times);
   }
   await assign(desired);
-  await expect
-    .poll(() => lastConfig()?.errors)
-    .toEqual([expect.stringContaining("rolled back: no heartbeat")]);
+  await reportsErrors(expect.stringContaining("rolled back: no heartbeat"));
   expect([await onDisk(), fetches().length]).toEqual([before, 2]);
 });
 
@@ -305,9 +298,7 @@ it("rolls back once its files can be written, and then tries the config once mor
   await rename(good, `${good}.aside`);
   await mkdir(good);
   collector.clock.skip(120_000);
-  await expect
-    .poll(() => lastConfig()?.errors)
-    .toEqual(["desired config, retrying: its files could not be written (EISDIR)"]);
+  await reportsErrors("desired config, retrying: its files could not be written (EISDIR)");
   expect(await onDisk()).toBe(desired);
   await rmdir(good);
   await rename(`${good}.aside`, good);
@@ -315,9 +306,7 @@ it("rolls back once its files can be written, and then tries the config once mor
   collector.clock.skip(120_000);
   await expect.poll(onDisk).toBe(before);
   await assign(desired);
-  await expect
-    .poll(lastConfig)
-    .toMatchObject({ running_config_hash: await hashOf(desired), errors: [] });
+  await reports({ running_config_hash: await hashOf(desired), errors: [] });
   expect(fetches()).toHaveLength(2);
 });
 
@@ -371,7 +360,7 @@ it("keeps what somebody writes into the file while promotion is pending, and rej
   collector.clock.skip(120_000);
   await expect.poll(() => collector.log.text()).toContain("changed on this host meanwhile");
   await assign(desired);
-  await expect.poll(lastConfig).toMatchObject({ running_config_hash: await hashOf(own) });
+  await reports({ running_config_hash: await hashOf(own) });
   expect(await onDisk()).toBe(own);
 });
 

@@ -183,22 +183,16 @@ describe("forwarding", () => {
     await delivered(11, 20);
   });
 
-  it("Q11: changes the queue id when core has acknowledged more than the queue ever stored", async () => {
+  it.each([
+    ["when core has acknowledged more than the queue ever stored", 1000, 5],
+    ["after a restored disk, also when new records have reached the lost sequences", 8, 20],
+  ])("Q11: changes the queue id %s", async (_, cursor, last) => {
     await add(1, 5);
     const before = queue.queueId.toHex();
-    peer.cursors.set(before, 1000);
+    peer.cursors.set(before, cursor);
     forward();
-    await delivered(1, 5);
-    expect(queue.queueId.toHex()).not.toBe(before);
-  });
-
-  it("Q11: changes the queue id after a restored disk, also when new records have reached the lost sequences", async () => {
-    await add(1, 5);
-    const before = queue.queueId.toHex();
-    peer.cursors.set(before, 8);
-    forward();
-    await add(6, 20);
-    await delivered(1, 20);
+    if (last > 5) await add(6, last);
+    await delivered(1, last);
     expect(queue.queueId.toHex()).not.toBe(before);
   });
 

@@ -36,6 +36,15 @@ const fill = async () => {
   await queue.close();
 };
 
+const changeBytes = (edit: (bytes: Buffer) => void) => {
+  const bytes = readFileSync(database());
+  edit(bytes);
+  writeFileSync(database(), bytes);
+};
+const flip = (bytes: Buffer, at: number, bit: number) => {
+  bytes[at] = (bytes[at] ?? 0) ^ bit;
+};
+
 const change = (statement: string) => {
   const file = new DatabaseSync(database());
   file.exec(statement);
@@ -47,21 +56,15 @@ describe("Q5: a queue whose database is corrupt", () => {
     truncated: () => truncateSync(database(), statSync(database()).size - 20_000),
     "overwritten in the middle": () => overwrite(5 * 16_384, 3 * 16_384),
     "without its header": () => overwrite(0, 100),
-    "with a flipped bit in a page header": () => {
-      const bytes = readFileSync(database());
-      bytes[4 * 16_384] = (bytes[4 * 16_384] ?? 0) ^ 0x08;
-      writeFileSync(database(), bytes);
-    },
+    "with a flipped bit in a page header": () =>
+      changeBytes((bytes) => flip(bytes, 4 * 16_384, 0x08)),
     "without its state row": () => change("DELETE FROM state"),
     "with a sequence beyond 2^53": () => change("UPDATE state SET next_sequence = 1 << 62"),
     "without a format number": () => change("PRAGMA user_version = 0"),
     "with a negative format number": () => change("PRAGMA user_version = -5"),
   };
-  const overwrite = (from: number, length: number) => {
-    const bytes = readFileSync(database());
-    bytes.set(createSeededEntropy(7).bytes(length), from);
-    writeFileSync(database(), bytes);
-  };
+  const overwrite = (from: number, length: number) =>
+    changeBytes((bytes) => bytes.set(createSeededEntropy(7).bytes(length), from));
 
   for (const [name, corrupt] of Object.entries(corruptions))
     it(`(${name}) is quarantined and counted, and a new one stores records at once`, async () => {
@@ -195,10 +198,7 @@ it.each(["payload 7 of the records", "file.path"])(
     for (let index = 0; index < 20; index++)
       await addTexts(queue, `payload ${index} of the records`);
     await queue.close();
-    const bytes = readFileSync(database());
-    const at = bytes.indexOf(part);
-    bytes[at + 2] = (bytes[at + 2] ?? 0) ^ 0x01;
-    writeFileSync(database(), bytes);
+    changeBytes((bytes) => flip(bytes, bytes.indexOf(part) + 2, 0x01));
     const corrupt: number[] = [];
     const again = open({
       onQuarantined: () => expect.fail("the file is intact"),
@@ -318,9 +318,7 @@ it("Q5: a new queue continues the totals and checkpoints of the corrupt one", as
   await queue.ack(3);
   const { records, droppedRecordsTotal } = queue.stats();
   await queue.close();
-  const bytes = readFileSync(database());
-  bytes[6 * 16_384] = (bytes[6 * 16_384] ?? 0) ^ 0x08;
-  writeFileSync(database(), bytes);
+  changeBytes((bytes) => flip(bytes, 6 * 16_384, 0x08));
   const again = open({ entropy: createSeededEntropy(2) });
   expect(again.stats()).toMatchObject({
     records: 0,

@@ -14,6 +14,24 @@ import type { Queue, QueueOptions } from "./queue.ts";
 const texts = (queue: Queue) =>
   readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
 
+/** Expects two records to be dropped and counted while the disk takes nothing, and the others to be kept. */
+const dropsNewest = async (
+  open: (options?: Partial<QueueOptions>) => Queue,
+  breakDisk: () => unknown,
+  mendDisk: () => unknown,
+) => {
+  const queue = open({ dropNewestOnFull: true });
+  await addTexts(queue, "before");
+  await breakDisk();
+  expect(await queue.append([record("a", 100_000), record("b", 100_000)])).toBe("dropped");
+  expect(queue.stats().droppedRecordsTotal).toBe(2);
+  await mendDisk();
+  expect(await addTexts(queue, "after")).toBe("stored");
+  await queue.close();
+  const again = open();
+  expect([texts(again), again.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
+};
+
 describe.skipIf(!canMount())("on a small file system (needs root)", () => {
   let disk: string;
   const opened: Queue[] = [];
@@ -100,16 +118,7 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
   });
 
   it("Q3: drops and counts on a full disk with drop_newest_on_full, and stores the count later", async () => {
-    const queue = open({ dropNewestOnFull: true });
-    await addTexts(queue, "before");
-    fillDisk();
-    expect(await queue.append([record("a", 100_000), record("b", 100_000)])).toBe("dropped");
-    expect(queue.stats().droppedRecordsTotal).toBe(2);
-    emptyDisk();
-    expect(await addTexts(queue, "after")).toBe("stored");
-    await queue.close();
-    const again = open();
-    expect([texts(again), again.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
+    await dropsNewest(open, fillDisk, emptyDisk);
   });
 
   it("Q11: cannot fork while the disk is full, keeps everything, and forks once there is room", async () => {
@@ -229,16 +238,7 @@ describe.skipIf(!hasStrace())("on a disk that turns read-only (needs strace)", (
   });
 
   it("Q3: drops and counts the newest while the disk is read-only, with drop_newest_on_full", async () => {
-    const queue = open({ dropNewestOnFull: true });
-    await addTexts(queue, "before");
-    await turnReadOnly();
-    expect(await addTexts(queue, "a", "b")).toBe("dropped");
-    expect(queue.stats().droppedRecordsTotal).toBe(2);
-    await turnBack();
-    expect(await addTexts(queue, "after")).toBe("stored");
-    await queue.close();
-    const again = open();
-    expect([texts(again), again.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
+    await dropsNewest(open, turnReadOnly, turnBack);
   });
 
   it("Q3: defers expiry while the disk is read-only, and keeps serving reads", async () => {

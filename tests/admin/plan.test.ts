@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { applyLeaseMs } from "#proto/applied-set/applied-set.ts";
 import type { ConfigList } from "#proto/fleet-health/config-report.ts";
 import type { FleetHealthDetail } from "#proto/fleet-health/report.ts";
+import { failsWith } from "../support/admin.ts";
 import { createPlanTest } from "../support/plan.ts";
 import { testConfigYaml } from "../support/rollout.ts";
 
@@ -54,10 +55,7 @@ describe("svc-admin plan and apply", () => {
     });
     expect(planned.steps.at(-1)).toMatchObject({ name: `${set} config`, host_count: 2 });
     expect(await countAuditEvents()).toBe(before);
-    expect(await admin.run("apply", dir)).toMatchObject({
-      exitCode: 2,
-      err: expect.stringContaining("add --yes"),
-    });
+    expect(await admin.run("apply", dir)).toEqual(failsWith(2, "add --yes"));
     expect(await countAuditEvents()).toBe(before);
     const applied = await run("apply", dir);
     expect({ ...applied, outcomes: applied.steps.map(({ outcome }) => outcome) }).toMatchObject({
@@ -167,10 +165,7 @@ describe("svc-admin plan and apply", () => {
     write("more.json", "{}");
     write("fleet.yaml", { set });
     const kept = await run("plan", dir);
-    expect(kept).toMatchObject({
-      exitCode: 0,
-      err: expect.stringContaining("kept that no file has any more"),
-    });
+    expect(kept).toEqual(failsWith(0, "kept that no file has any more"));
     expect(new Set(kept.steps.map(({ action }) => action))).toEqual(new Set(["keep"]));
     await apply(dir);
     expect(await watchNamed(`${set} stale`)).toBeDefined();
@@ -237,10 +232,7 @@ it.each([
 
     hooks.before = () => undefined;
     if (isCutOff) {
-      expect(await run("apply", dir)).toMatchObject({
-        exitCode: 1,
-        err: expect.stringContaining("code apply_in_progress"),
-      });
+      expect(await run("apply", dir)).toEqual(failsWith(1, "code apply_in_progress"));
       await clock.advance(applyLeaseMs);
     }
     expect(await run("apply", dir)).toMatchObject({
@@ -260,10 +252,7 @@ it("what an apply made by a request without an answer is of its set all the same
     await core.admin.post(path, content.watches[0]);
     throw new TypeError("the answer is lost");
   };
-  expect(await run("apply", dir)).toMatchObject({
-    exitCode: 5,
-    err: expect.stringContaining("code unreachable"),
-  });
+  expect(await run("apply", dir)).toEqual(failsWith(5, "code unreachable"));
   await clock.advance(applyLeaseMs);
   await apply(dir);
   await expectPruned({ set, dir, write });
@@ -276,10 +265,7 @@ it("an apply changes nothing when another one of the set began since it read", a
     const content = { complete: true, policies: [], watches: [], inventory: null, assignments: [] };
     await core.admin.put(path, { revision: 0, content });
   };
-  expect(await run("apply", dir)).toMatchObject({
-    exitCode: 1,
-    err: expect.stringContaining("code conflict"),
-  });
+  expect(await run("apply", dir)).toEqual(failsWith(1, "code conflict"));
   expect(await watchNamed(`${set} stale`)).toBeUndefined();
 });
 
@@ -308,7 +294,7 @@ it("an apply that was suspended while another one ran makes no further change", 
     await apply(dir);
   };
   const suspended = await run("apply", dir);
-  expect(suspended).toMatchObject({ exitCode: 5, err: expect.stringContaining("code conflict") });
+  expect(suspended).toEqual(failsWith(5, "code conflict"));
   expect(suspended.err).toContain("1 of 6 changes were made");
   await expectNoDifference(dir);
 });
@@ -318,10 +304,7 @@ it("a host of a rollout that has not ended is left to it", async () => {
   const config = await core.admin.post("/v1/collector/configs", { yaml: testConfigYaml(901) });
   const rollout = await admin.json`rollouts create ${String(config.body.id)} device:web-1 --yes`;
   const message = `assignments.0.query finds hosts of the rollout ${rollout.id}, which has not ended: wait, or abort it`;
-  expect(await admin.run("plan", dir)).toMatchObject({
-    exitCode: 1,
-    err: expect.stringContaining(message),
-  });
+  expect(await admin.run("plan", dir)).toEqual(failsWith(1, message));
   write("fleet.yaml", { ...content, assignments: [] });
   expect(await run("plan", dir)).toMatchObject({ exitCode: 2 });
   await core.admin.post(`/v1/collector/rollouts/${rollout.id}/abort`);

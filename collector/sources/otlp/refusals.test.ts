@@ -10,6 +10,7 @@ import { describe, expect, it, type TestContext } from "vitest";
 import type { QueueOptions } from "#collector/queue/queue.ts";
 import { hourMs, systemClock } from "#kit/clock.ts";
 import { type SourceRefusal, sourceRefusals } from "#proto/completeness/account.ts";
+import { StatusSchema } from "#proto/gen/google/rpc/status_pb.js";
 import { ExportTraceServiceResponseSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
@@ -29,7 +30,10 @@ const limits = {
 const small = traceRequest(["a"]);
 const large = traceRequest(["a", "x".repeat(5_000), "b", "y".repeat(5_000)]);
 const json = { "content-type": "application/json" };
+const plain = { "content-type": "text/plain" };
 const gzip = { "content-encoding": "gzip" };
+const brotli = { "content-encoding": "br" };
+const bomb = gzipSync(Buffer.alloc(30_000));
 
 describe("a request that is refused", () => {
   const start = async (
@@ -41,42 +45,41 @@ describe("a request that is refused", () => {
     return otlp;
   };
 
-  it.for<[string, string, Uint8Array | string, Record<string, string>, [number, string, number][]]>(
+  it.for<
     [
-      ["that is no protobuf", "/v1/traces", "no", {}, [[3, "otel_span", 1]]],
-      ["that is no JSON", "/v1/logs", "{", json, [[3, "otel_log", 1]]],
-      [
-        "of another content type",
-        "/v1/metrics",
-        "a",
-        { "content-type": "text/plain" },
-        [[3, "otel_metric", 1]],
-      ],
-      [
-        "of another encoding",
-        "/v1/traces",
-        small,
-        { "content-encoding": "br" },
-        [[3, "otel_span", 1]],
-      ],
-      ["that is no gzip", "/v1/traces", small, gzip, [[3, "otel_span", 1]]],
-      [
-        "that unpacks too large",
-        "/v1/traces",
-        gzipSync(Buffer.alloc(30_000)),
-        gzip,
-        [[2, "otel_span", 1]],
-      ],
-      ["that is too large", "/v1/traces", Buffer.alloc(30_000), {}, [[2, "otel_span", 1]]],
-      ["with items that are too large", "/v1/traces", large, {}, [[2, "otel_span", 2]]],
-      ["to an unknown path", "/v1/trace", small, {}, []],
-      ["of a web page", "/v1/traces", small, { origin: "http://localhost" }, []],
-    ],
-  )(
-    "over HTTP, %s, is counted by its kind and reason",
-    async ([, path, body, headers, counted], context) => {
+      string,
+      string,
+      Uint8Array | string,
+      Record<string, string>,
+      number,
+      ...[number, string, number][],
+    ]
+  >([
+    ["that is no protobuf", "/v1/traces", "{secret", {}, 400, [3, "otel_span", 1]],
+    ["that is no JSON", "/v1/logs", "{secret", json, 400, [3, "otel_log", 1]],
+    ["of another content type", "/v1/metrics", "{secret", plain, 415, [3, "otel_metric", 1]],
+    ["of another encoding", "/v1/traces", small, brotli, 415, [3, "otel_span", 1]],
+    ["that is no gzip", "/v1/traces", "{secret", gzip, 400, [3, "otel_span", 1]],
+    ["that unpacks too large", "/v1/traces", bomb, gzip, 413, [2, "otel_span", 1]],
+    ["that is too large", "/v1/traces", Buffer.alloc(30_000), {}, 413, [2, "otel_span", 1]],
+    ["with items that are too large", "/v1/traces", large, {}, 200, [2, "otel_span", 2]],
+    ["to an unknown path", "/v1/spans", small, {}, 404],
+    ["of a web page", "/v1/traces", small, { origin: "http://localhost" }, 403],
+  ])(
+    "over HTTP, %s, is answered in its encoding and counted by its kind and reason",
+    async ([, path, body, headers, status, ...counted], context) => {
       const otlp = await start(context);
-      await otlp.post(path, typeof body === "string" ? body : Uint8Array.from(body), headers);
+      const bytes = typeof body === "string" ? body : Uint8Array.from(body);
+      const response = await otlp.post(path, bytes, headers);
+      expect(response.status).toBe(status);
+      if (status !== 200) {
+        const isJson = response.headers.get("content-type") === "application/json";
+        const answer = isJson
+          ? await response.json()
+          : fromBinary(StatusSchema, await response.bytes());
+        expect(answer.message).toMatch(/^(?!.*secret)[a-z].{5,}/);
+      }
+      expect((await otlp.post("/v1/traces", small)).status).toBe(200);
       expect(refusalsOf(closeAccounts(otlp.queue))).toEqual(
         counted.map(([reason, kind, records]) => [reason, kind, "otlp", records]),
       );
