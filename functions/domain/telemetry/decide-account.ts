@@ -6,6 +6,7 @@
  * Core expects 90. Up to its cursor, 60, it has counted 40 stored and 10 lost in a gap of a restored database, so it accepts the account with
  * 40 missing.
  */
+import type { AccountState, LastAccount } from "#functions/store/ingest/accounts.ts";
 import { highest, lowest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
 import { type LostRange, lostWithin } from "#proto/completeness/lost-ranges.ts";
@@ -13,22 +14,10 @@ import { sequenceMax } from "#proto/limits/message-limits.ts";
 import type { AccountFault, ReadAccount } from "./read-account.ts";
 
 /** An account that core has. */
-export interface StoredAccount {
-  number: bigint;
-  sha256: Uint8Array;
-  lastSequence: bigint;
-}
+export type StoredAccount = Omit<LastAccount, "totals">;
 
 /** What core has counted of a queue since its last account. */
-export interface QueueRange {
-  cursor: bigint;
-  stored: bigint;
-  rejected: bigint;
-  discarded: bigint;
-  lost: bigint;
-  /** The cursor up to which it is counted; null if it is not counted. */
-  countedThrough: bigint | null;
-}
+export type QueueRange = Omit<NonNullable<AccountState["range"]>, "sessionId" | "digest">;
 
 /** Sequences by outcome. */
 export type RangeCounts = Pick<QueueRange, "stored" | "rejected" | "discarded" | "lost">;

@@ -9,33 +9,24 @@ import { isQueue, type QueueName } from "./queues.ts";
 /** A row of `ingest_account`, as it is inserted. */
 export type AccountInsert = Omit<typeof ingestAccount.$inferInsert, "xid">;
 
-/** The account that the next account of a queue follows; `totals` are those of the stream that has its envelopes, if known. */
-export interface LastAccount {
-  number: bigint;
-  sha256: Uint8Array;
-  lastSequence: bigint;
-  totals: string | null;
-}
+/** What core knows of a queue when an account of it arrives: the last one, and the counts since, undefined for an unknown queue. */
+export type AccountState = Awaited<ReturnType<typeof readForAccount>>;
 
-/** What core knows of a queue when an account of it arrives. */
-export interface AccountState {
-  /** The account that the next one follows. */
-  last: LastAccount | undefined;
-  /** The counts since that account; undefined for a queue that core does not know. */
-  range:
-    | {
-        cursor: bigint;
-        /** The session that opened it last. */
-        sessionId: Uint8Array | null;
-        stored: bigint;
-        rejected: bigint;
-        discarded: bigint;
-        lost: bigint;
-        digest: Uint8Array | null;
-        countedThrough: bigint | null;
-      }
-    | undefined;
-}
+/** The account that the next account of a queue follows. */
+export type LastAccount = NonNullable<Awaited<ReturnType<typeof findLastAccount>>>;
+
+const rangeColumns = {
+  cursor: ingestCursor.cursor,
+  /** The session that opened it last. */
+  sessionId: ingestCursor.sessionId,
+  stored: ingestCursor.rangeStored,
+  rejected: ingestCursor.rangeRejected,
+  discarded: ingestCursor.rangeDiscarded,
+  lost: ingestCursor.rangeLost,
+  digest: ingestCursor.rangeDigest,
+  /** The cursor up to which it is counted; null if it is not counted. */
+  countedThrough: ingestCursor.countedThrough,
+};
 
 const ofQueue = ({ hostId, queueId }: QueueName) =>
   and(eq(ingestAccount.hostId, hostId), eq(ingestAccount.queueId, queueId));
@@ -45,21 +36,10 @@ export const readForAccount = async (
   tx: Executor,
   queue: QueueName,
   { isLocking } = { isLocking: true },
-): Promise<AccountState> => {
-  const select = tx.select().from(ingestCursor).where(isQueue(queue));
-  const [row] = await (isLocking ? select.for("no key update") : select);
-  const last = await findLastAccount(tx, queue);
-  const range = row && {
-    cursor: row.cursor,
-    sessionId: row.sessionId,
-    stored: row.rangeStored,
-    rejected: row.rangeRejected,
-    discarded: row.rangeDiscarded,
-    lost: row.rangeLost,
-    digest: row.rangeDigest,
-    countedThrough: row.countedThrough,
-  };
-  return { last, range };
+) => {
+  const select = tx.select(rangeColumns).from(ingestCursor).where(isQueue(queue));
+  const [range] = await (isLocking ? select.for("no key update") : select);
+  return { range, last: await findLastAccount(tx, queue) };
 };
 
 /** Locks the accounts of a queue without a cursor in PostgreSQL until the transaction ends. */
@@ -70,13 +50,14 @@ export const lockAccounts = async (tx: Executor, { hostId, queueId }: QueueName)
 };
 
 /** Finds the account that the next one of a queue follows. */
-export const findLastAccount = (tx: Executor, queue: QueueName): Promise<LastAccount | undefined> =>
+export const findLastAccount = (tx: Executor, queue: QueueName) =>
   firstRow(
     tx
       .select({
         number: ingestAccount.number,
         sha256: ingestAccount.sha256,
         lastSequence: ingestAccount.lastSequence,
+        /** Those of the stream that has its envelopes, if known. */
         totals: ingestAccount.streamTotals,
       })
       .from(ingestAccount)
@@ -148,8 +129,8 @@ export const findLostRanges = async (
   tx: Executor,
   hostId: string,
   queueIds: readonly Uint8Array[],
-): Promise<{ from: bigint; through: bigint }[]> => {
-  return readRows(
+): Promise<{ from: bigint; through: bigint }[]> =>
+  readRows(
     tx,
     { from: BigInt, through: BigInt },
     sql`
@@ -157,7 +138,6 @@ export const findLostRanges = async (
     where action = 'ingest.gap' and actor_display = ${hostId}
       and details->>'queue_id' = any(${arrayLiteral(queueIds.map((id) => id.toHex()))}::text[])`,
   );
-};
 
 /** Counts the stored envelopes of a range. Accounts end where blocks end. */
 export const countStoredWithin = async (
@@ -176,18 +156,12 @@ export const countStoredWithin = async (
   return stored;
 };
 
-/** A certificate that core has issued to a host. */
-interface HostCertificate {
-  certificatePem: string;
-  revokedAt: Date | null;
-}
-
-/** Finds a certificate of a host by its fingerprint. */
+/** Finds a certificate that core has issued to a host by its fingerprint. */
 export const findHostCertificate = (
   db: Executor,
   identity: string,
   fingerprintSha256: Uint8Array,
-): Promise<HostCertificate | undefined> =>
+): Promise<{ certificatePem: string; revokedAt: Date | null } | undefined> =>
   firstRow(
     db
       .select({ certificatePem: certificate.certificatePem, revokedAt: certificate.revokedAt })
