@@ -1,7 +1,7 @@
 -- Locks the cursors of queues, in one order so that batches cannot deadlock, and raises IC001 unless each is at its expected value and
 -- belongs to the expected session; an empty session expects none. Nor may the transaction that moved a cursor last have begun to write
 -- after this one: the transaction ids of a queue's rows rise with their sequence, which the export relies on.
--- functions/store/ingest/commit-frames.ts sends it in the middle of a transaction: an error keeps the statements after it, and the commit,
+-- functions/store/ingest/commit-batch.ts sends it in the middle of a transaction: an error keeps the statements after it, and the commit,
 -- from running without another round trip.
 CREATE OR REPLACE FUNCTION "expect_ingest_cursors"(hosts text[], queues text[], cursors bigint[], sessions text[]) RETURNS void
 LANGUAGE plpgsql AS $$

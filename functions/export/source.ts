@@ -1,5 +1,5 @@
 import type { ChunkOutcome } from "../store/export/positions.ts";
-import { queueKey } from "../store/ingest/decide-frames.ts";
+import { queueKey } from "../store/ingest/decide-batch.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 
 /** Envelopes that are read together, and committed together by one move of the position. */

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { type Ack, AckSchema, RejectionSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
-import type { FrameOutcome, FrameToCommit } from "../store/ingest/decide-frames.ts";
+import type { FrameOutcome, FrameToCommit } from "../store/ingest/decide-batch.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 import type { LossObserver } from "./queue-events.ts";

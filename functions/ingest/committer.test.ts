@@ -6,7 +6,7 @@ import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { findStored, testRun } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
-import { commitDeadlineMs, openCommitClient } from "../store/ingest/commit-frames.ts";
+import { commitDeadlineMs, openCommitClient } from "../store/ingest/commit-batch.ts";
 import { cursorsOfHostMax } from "../store/ingest/queues.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 

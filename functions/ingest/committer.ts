@@ -25,12 +25,21 @@ import { commitConnectionsMax } from "../store/database/call-limits.ts";
 import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database/problem.ts";
 import {
   type CommitNeeds,
+  commitBatch,
+  commitBatchAhead,
   commitDeadlineMs,
-  commitFrames,
-  commitFramesAhead,
-} from "../store/ingest/commit-frames.ts";
-import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
-import { type CommitConnections, createCommitConnections } from "./commit-connections.ts";
+} from "../store/ingest/commit-batch.ts";
+import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-batch.ts";
+import {
+  type Batch,
+  type BatchPace,
+  beginBatch,
+  type ExpectedCursors,
+  type FrameGroup,
+  forgetCursors,
+  groupFrames,
+} from "./batch.ts";
+import { type CopyConnections, createCopyConnections } from "./copy-connections.ts";
 import { createWaitingFrames, type Pending, type WaitingFrames } from "./waiting-frames.ts";
 
 /** Receives facts about commits. */
@@ -80,8 +89,6 @@ const stuckAfterMs = 1_000;
 /** A batch of at most this size is not too large, however slow. */
 const batchBytesMin = 256 * 1024;
 
-const bytesOf = (frames: FrameGroup["frames"]) => frames.reduce((sum, { bytes }) => sum + bytes, 0);
-
 /** Makes a committer; it connects with the first frame. */
 export const createCommitter = (options: CommitterOptions) => {
   const { connect, clock, connections = 2 } = options;
@@ -89,7 +96,7 @@ export const createCommitter = (options: CommitterOptions) => {
     batchTimeoutMs: timeoutMs = commitDeadlineMs,
     batchBytesMax: bytesMax = 16 * 1024 * 1024,
   } = options;
-  const pool = createCommitConnections({ connect, clock, timeoutMs });
+  const pool = createCopyConnections({ connect, clock, timeoutMs });
   const limit = createBatchLimit({ bytesMax, timeoutMs });
   /** The batches that run, the oldest first. */
   const batches = new Set<Batch>();
@@ -106,7 +113,7 @@ export const createCommitter = (options: CommitterOptions) => {
   let state: CommitterState = { name: "committing" };
 
   const putBack = ({ frames, keys }: FrameGroup) => {
-    forget(expected, keys);
+    forgetCursors(expected, keys);
     waiting.putBack(frames);
   };
   /** Puts the frames of all batches that are behind an earlier one back, the newest batch first. */
@@ -158,8 +165,8 @@ export const createCommitter = (options: CommitterOptions) => {
       waiting.rejoin(keys);
     } catch (cause) {
       if (batch.state.name === "yielded") return;
-      forget(expected, keys);
-      limit.failed(bytesOf(frames), cause);
+      forgetCursors(expected, keys);
+      limit.failed(group.bytes, cause);
       await handleFailure(batch, group, cause);
     }
   };
@@ -264,34 +271,27 @@ const settle = (frames: FrameGroup["frames"], outcomes: readonly FrameOutcome[])
   }
 };
 
-/** Cursors by queue. */
-type Cursors = Pick<LRUCache<string, bigint>, "get" | "set" | "delete">;
-
-const forget = (cursors: Cursors, keys: Iterable<string>) => {
-  for (const key of keys) cursors.delete(key);
-};
-
 /** Makes what commits a group of a batch's frames in one transaction, and then knows the cursors of its queues. */
 const createAttempt = (
   { clock, codec, hasStoredDigests, observe }: CommitterOptions,
-  pool: Pick<CommitConnections, "run">,
+  pool: Pick<CopyConnections, "run">,
   limit: ReturnType<typeof createBatchLimit>,
-  expected: Cursors,
+  expected: ExpectedCursors,
 ) => {
   const commits: CommitNeeds = { codec, hasStoredDigests, now: clock.now };
   return (
     { turn }: Batch,
-    { frames, keys, expected: cursors }: FrameGroup,
+    { frames, keys, bytes, expected: cursors }: FrameGroup,
   ): Promise<FrameOutcome[]> =>
     pool.run(async (client) => {
       const startedAt = clock.monotonic();
       const some = frames.map(({ frame }) => frame);
       let outcomes =
-        cursors && (await commitFramesAhead(client, some, { ...commits, expected: cursors, turn }));
+        cursors && (await commitBatchAhead(client, some, { ...commits, expected: cursors, turn }));
       if (outcomes === undefined) {
-        forget(expected, keys);
+        forgetCursors(expected, keys);
         await turn;
-        outcomes = await commitFrames(client, some, commits);
+        outcomes = await commitBatch(client, some, commits);
         for (const [index, frame] of some.entries()) {
           const cursor = outcomes[index]?.cursor;
           if (cursor !== undefined) expected.set(queueKey(frame), cursor);
@@ -299,7 +299,7 @@ const createAttempt = (
       }
       const rows = outcomes.reduce((sum, { storedRows }) => sum + storedRows, 0);
       const ms = clock.monotonic() - startedAt;
-      limit.committed(bytesOf(frames), ms);
+      limit.committed(bytes, ms);
       observe.batch({ seconds: ms / 1000, frames: frames.length, rows });
       return outcomes;
     });
@@ -319,101 +319,4 @@ const createBatchLimit = ({ bytesMax, timeoutMs }: { bytesMax: number; timeoutMs
         limit = Math.min(bytesMax, limit * 2);
     },
   };
-};
-
-/**
- * The state of a batch that runs:
- * - "behind": earlier batches of its queues have not ended, so nothing of it is committed. It becomes "first" when they end, "yielded" when
- *   the committer puts its frames back, and ends with its failure.
- * - "first": it commits as soon as the server has its rows. It ends with its commit or its failure.
- * - "yielded": its frames are in a later batch. It ends, and settles none of them.
- */
-type BatchState =
-  | { name: "behind"; yield(): void }
-  | { name: "first"; since: number }
-  | { name: "yielded" };
-
-/** How long a batch has run: it begins "prompt", then becomes "slow" and then "stuck", unless it ends. */
-type BatchPace = "prompt" | "slow" | "stuck";
-
-/** Frames to commit together, with the expected cursors of their queues if core has one for each. */
-interface FrameGroup {
-  readonly frames: readonly Pending[];
-  readonly keys: ReadonlySet<string>;
-  readonly expected: ReadonlyMap<string, bigint> | undefined;
-}
-
-/** A batch that runs. */
-interface Batch extends FrameGroup {
-  /** Resolves when the earlier batches of the same queues have ended; undefined when there are none. Rejects once the batch yields. */
-  readonly turn: Promise<unknown> | undefined;
-  state: BatchState;
-  pace: BatchPace;
-  /** Resolves when it ends. */
-  ended: Promise<void>;
-}
-
-/** Groups frames; `expected` is undefined unless it has a cursor for each queue. */
-const groupFrames = (frames: readonly Pending[], expected?: Pick<Cursors, "get">): FrameGroup => {
-  const keys = new Set(frames.map(({ frame }) => queueKey(frame)));
-  const cursors = new Map<string, bigint>();
-  for (const key of keys) {
-    const cursor = expected?.get(key);
-    if (cursor !== undefined) cursors.set(key, cursor);
-  }
-  return { frames, keys, expected: cursors.size < keys.size ? undefined : cursors };
-};
-
-/** Makes a batch, and moves the expected cursors of its queues to where it will leave them if they are all known. */
-const beginBatch = (
-  frames: readonly Pending[],
-  expected: Cursors,
-  running: Iterable<Batch>,
-  clock: Pick<Clock, "monotonic">,
-): Batch => {
-  const group = groupFrames(frames, expected);
-  const earlier = [...running].filter(({ keys }) => !keys.isDisjointFrom(group.keys));
-  const batch =
-    earlier.length === 0 ? beginFirst(group, clock) : beginBehind(group, earlier, clock);
-  if (group.expected === undefined) return batch;
-  for (const { frame } of frames) {
-    const key = queueKey(frame);
-    const cursor = expected.get(key) ?? 0n;
-    if (frame.previousSequence <= cursor && frame.lastSequence > cursor)
-      expected.set(key, frame.lastSequence);
-  }
-  return batch;
-};
-
-const beginFirst = (group: FrameGroup, clock: Pick<Clock, "monotonic">): Batch => ({
-  ...group,
-  turn: undefined,
-  state: { name: "first", since: group.frames[0]?.since ?? clock.monotonic() },
-  pace: "prompt",
-  ended: Promise.resolve(),
-});
-
-const beginBehind = (
-  group: FrameGroup,
-  earlier: readonly Batch[],
-  clock: Pick<Clock, "monotonic">,
-): Batch => {
-  const yielded = Promise.withResolvers<never>();
-  const turn = Promise.race([Promise.all(earlier.map(({ ended }) => ended)), yielded.promise]);
-  const behind: BatchState = {
-    name: "behind",
-    yield() {
-      batch.state = { name: "yielded" };
-      yielded.reject(new Error("the batch yields to a stuck one"));
-    },
-  };
-  const batch: Batch = { ...group, turn, state: behind, pace: "prompt", ended: Promise.resolve() };
-  // First of all that waits for the turn.
-  turn.then(
-    () => {
-      if (batch.state === behind) batch.state = { name: "first", since: clock.monotonic() };
-    },
-    () => undefined,
-  );
-  return batch;
 };

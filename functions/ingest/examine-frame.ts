@@ -3,7 +3,7 @@ import type { Ack, Envelope, Frame } from "#proto/gen/svc/ingest/v1/ingest_pb.js
 import { entriesMax, queueIdBytes, sequenceMax } from "#proto/limits/message-limits.ts";
 import { decodeText, eachValue, ProtobufError, readWire } from "#proto/wire.ts";
 import { Problem } from "../problems.ts";
-import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
+import type { FrameToCommit } from "../store/ingest/decide-batch.ts";
 import { type EnvelopeRun, runOf } from "../store/ingest/envelope-run.ts";
 
 /** The limits of a frame (docs/protocol.md). */

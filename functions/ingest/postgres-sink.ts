@@ -1,6 +1,6 @@
 import type { Database, Executor } from "../store/database/database.ts";
 import { limitLockWaits, planByIndex } from "../store/database/statements.ts";
-import { openCommitClient } from "../store/ingest/commit-frames.ts";
+import { openCommitClient } from "../store/ingest/commit-batch.ts";
 import { addGap } from "../store/ingest/gaps.ts";
 import {
   endQueues,

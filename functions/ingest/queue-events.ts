@@ -5,7 +5,7 @@ import type { Entropy } from "#kit/entropy.ts";
 import { type AuditEntry, recordAudits } from "../domain/audit/audit-log.ts";
 import { findIdentityByName } from "../store/certificate/identities.ts";
 import type { Executor } from "../store/database/database.ts";
-import { queueKey } from "../store/ingest/decide-frames.ts";
+import { queueKey } from "../store/ingest/decide-batch.ts";
 import type { QueueName } from "../store/ingest/queues.ts";
 
 /** An event of a queue, for the log and the audit log. */

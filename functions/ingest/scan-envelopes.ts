@@ -5,7 +5,7 @@
 import { WireType } from "@bufbuild/protobuf/wire";
 import { entriesMax } from "#proto/limits/message-limits.ts";
 import { decodeText, ProtobufError, wireTag } from "#proto/wire.ts";
-import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
+import type { FrameToCommit } from "../store/ingest/decide-batch.ts";
 import { type EnvelopeRun, type KindCount, widen } from "../store/ingest/envelope-run.ts";
 import {
   attributeOverheadBytes,

@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import type { Clock } from "#kit/clock.ts";
-import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
+import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-batch.ts";
 
 /** A frame that waits for its commit. */
 export interface Pending {

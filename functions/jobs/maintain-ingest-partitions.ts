@@ -4,7 +4,7 @@ import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
 import type { Executor } from "../store/database/database.ts";
 import { clockDifferenceMsMax } from "../store/database/server-settings.ts";
 import { addLostEnvelopes, countNotExported } from "../store/export/losses.ts";
-import { foldStoredCounts } from "../store/ingest/commit-frames.ts";
+import { foldStoredCounts } from "../store/ingest/commit-batch.ts";
 import {
   countPartition,
   createPartition,

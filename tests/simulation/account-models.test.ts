@@ -11,7 +11,7 @@ import {
 import { createQueueOpener, type QueueOpener } from "#functions/ingest/open-queue.ts";
 import { createPostgresRegister } from "#functions/ingest/postgres-sink.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
-import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { commitBatch, openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { hourMs } from "#kit/clock.ts";
 import { accountPayload } from "#proto/completeness/account.ts";
 import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
@@ -103,7 +103,7 @@ const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly Accou
         rejected: isDiscarded ? [] : rejected,
         discarded: isDiscarded ? rejected : [],
       };
-      const outcomes = await commitFrames(committer, [{ ...frame, run, unstored: consumed }], {
+      const outcomes = await commitBatch(committer, [{ ...frame, run, unstored: consumed }], {
         codec: zstdCodec,
         now: () => 1_000,
       });

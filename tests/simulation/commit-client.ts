@@ -1,6 +1,6 @@
 /**
  * A connection of the committer (`openCommitClient`) to the model of the server: it runs the statements that
- * functions/store/ingest/commit-frames.ts prepares, and no others. A message's statements run one after the other, also after the client has
+ * functions/store/ingest/commit-batch.ts prepares, and no others. A message's statements run one after the other, also after the client has
  * gone, until one of them waits for its data; so a commit that the client has given up may still happen.
  */
 import type { Client, Connection, Submittable } from "pg";

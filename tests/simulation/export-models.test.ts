@@ -19,7 +19,7 @@ import {
   renewExportLease,
 } from "#functions/store/export/positions.ts";
 import { readerSetup } from "#functions/store/export/read-envelopes.ts";
-import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { commitBatch, openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "#kit/clock.ts";
@@ -140,7 +140,7 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]) => {
           lastSequence: BigInt(sequence),
           run,
         };
-        return commitFrames(side.committer, [{ ...frame, receivedAt: 1_000 }], {
+        return commitBatch(side.committer, [{ ...frame, receivedAt: 1_000 }], {
           codec: zstdCodec,
           now: () => 1_000,
         });

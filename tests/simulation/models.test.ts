@@ -10,11 +10,11 @@ import { unsent } from "#collector/queue/format.ts";
 import { openStore, type QueueStore } from "#collector/queue/store.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import {
-  commitFrames,
-  commitFramesAhead,
+  commitBatch,
+  commitBatchAhead,
   openCommitClient,
-} from "#functions/store/ingest/commit-frames.ts";
-import { queueKey } from "#functions/store/ingest/decide-frames.ts";
+} from "#functions/store/ingest/commit-batch.ts";
+import { queueKey } from "#functions/store/ingest/decide-batch.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { useTestDatabase } from "../support/database.ts";
 import { testRecord } from "../support/queue.ts";
@@ -153,8 +153,8 @@ const outcomesOf = async (client: Client, steps: readonly CommitStep[]) => {
     const needs = { codec: zstdCodec, now: () => 1_000 };
     outcomes.push(
       isAhead
-        ? await commitFramesAhead(client, batch, { ...needs, expected, turn: undefined })
-        : await commitFrames(client, batch, needs),
+        ? await commitBatchAhead(client, batch, { ...needs, expected, turn: undefined })
+        : await commitBatch(client, batch, needs),
     );
   }
   return outcomes;

@@ -1,7 +1,7 @@
 /** What a planted fault may change: each is a file of `plants/`, named as the mistake. */
 import { create } from "@bufbuild/protobuf";
 import type { CountedQueue } from "#functions/domain/telemetry/stream-range.ts";
-import type { FrameOutcome } from "#functions/store/ingest/decide-frames.ts";
+import type { FrameOutcome } from "#functions/store/ingest/decide-batch.ts";
 import { envelopesOf, runOf } from "#functions/store/ingest/envelope-run.ts";
 import { EnvelopeSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { BackendFault } from "./backend.ts";

@@ -1,4 +1,4 @@
-/** The statements that functions/store/ingest/commit-frames.ts prepares, on the model of the server. */
+/** The statements that functions/store/ingest/commit-batch.ts prepares, on the model of the server. */
 import { hash } from "node:crypto";
 import { type DatabaseServer, queueRow, serverError, type Transaction } from "./database.ts";
 import { numbersOf, textsOf } from "./read-statements.ts";

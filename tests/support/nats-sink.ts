@@ -5,7 +5,7 @@ import { createNatsSink, type NatsSink } from "#functions/ingest/nats-sink/creat
 import type { StreamSettings } from "#functions/ingest/nats-sink/prepare-streams.ts";
 import type { PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
-import { openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "#kit/clock.ts";
 import type { RunningNats } from "#scripts/lab/nats-servers.ts";

@@ -4,8 +4,8 @@ import type { NatsSink } from "#functions/ingest/nats-sink/create-nats-sink.ts";
 import type { StreamSettings } from "#functions/ingest/nats-sink/prepare-streams.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
-import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-frames.ts";
-import type { FrameToCommit } from "#functions/store/ingest/decide-frames.ts";
+import { commitBatch, openCommitClient } from "#functions/store/ingest/commit-batch.ts";
+import type { FrameToCommit } from "#functions/store/ingest/decide-batch.ts";
 import { type EnvelopeRun, runOf } from "#functions/store/ingest/envelope-run.ts";
 import {
   readStoredBlock,
@@ -71,7 +71,7 @@ export const openEnvelopeStore = async (
   now = Date.now,
 ): Promise<EnvelopeStore & { client: Client }> => {
   const client = await openCommitClient(url);
-  const store = storeWith((frame) => commitFrames(client, [frame], { codec: zstdCodec, now }), now);
+  const store = storeWith((frame) => commitBatch(client, [frame], { codec: zstdCodec, now }), now);
   return { ...store, client, close: () => client.end() };
 };
 

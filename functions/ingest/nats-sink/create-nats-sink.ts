@@ -15,7 +15,7 @@ import {
   type FrameOutcome,
   type FrameToCommit,
   queueKey,
-} from "#functions/store/ingest/decide-frames.ts";
+} from "#functions/store/ingest/decide-batch.ts";
 import {
   cursorsOfHostMax,
   endQueues,

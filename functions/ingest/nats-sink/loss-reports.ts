@@ -1,6 +1,6 @@
 import type { StreamInfo } from "@nats-io/jetstream";
 import type { Database } from "#functions/store/database/database.ts";
-import { queueKey } from "#functions/store/ingest/decide-frames.ts";
+import { queueKey } from "#functions/store/ingest/decide-batch.ts";
 import { addGap, addLostRange, findRangesBehind } from "#functions/store/ingest/gaps.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
 import {

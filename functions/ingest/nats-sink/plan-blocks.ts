@@ -1,6 +1,6 @@
 /** Which messages store a frame: each is a block of envelopes of one kind. */
 
-import type { FrameToCommit } from "#functions/store/ingest/decide-frames.ts";
+import type { FrameToCommit } from "#functions/store/ingest/decide-batch.ts";
 import { type EnvelopeRun, partitionRun } from "#functions/store/ingest/envelope-run.ts";
 import { type BlockCodec, encodeRun } from "#functions/store/ingest/stored-envelope.ts";
 

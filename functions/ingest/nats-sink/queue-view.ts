@@ -15,7 +15,7 @@ import {
   parseTotals,
 } from "#functions/domain/telemetry/stream-range.ts";
 import { Problem } from "#functions/problems.ts";
-import { type FrameToCommit, queueKey } from "#functions/store/ingest/decide-frames.ts";
+import { type FrameToCommit, queueKey } from "#functions/store/ingest/decide-batch.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
 import { highest } from "#kit/bigint.ts";
 import { type Loss, sequencesOf } from "../queue-events.ts";
@@ -209,7 +209,7 @@ export const createChainNames = ({
 export const highestStored = ({ cursor, chains }: Pick<QueueView, "cursor" | "chains">): bigint =>
   [...chains.values()].reduce((most, { storedThrough }) => highest(most, storedThrough), cursor);
 
-/** Decides why nothing of a frame is stored, as `commitFrames` does; undefined if it may be stored. */
+/** Decides why nothing of a frame is stored, as `commitBatch` does; undefined if it may be stored. */
 export const decideRefusal = (
   view: QueueView,
   frame: FrameToCommit,

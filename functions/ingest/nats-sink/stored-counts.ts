@@ -1,9 +1,9 @@
 import type { Client } from "pg";
-import { addStoredCounts } from "#functions/store/ingest/commit-frames.ts";
+import { addStoredCounts } from "#functions/store/ingest/commit-batch.ts";
 import type { EnvelopeRun } from "#functions/store/ingest/envelope-run.ts";
 import { HourCounts } from "#functions/store/ingest/hours.ts";
 import type { Clock } from "#kit/clock.ts";
-import { createCommitConnections } from "../commit-connections.ts";
+import { createCopyConnections } from "../copy-connections.ts";
 
 const intervalMs = 1_000;
 const deadlineMs = 5_000;
@@ -25,7 +25,7 @@ export const createStoredCounts = ({
   clock: Clock;
   onError(cause: unknown): void;
 }) => {
-  const connections = createCommitConnections({ connect, clock, timeoutMs: deadlineMs });
+  const connections = createCopyConnections({ connect, clock, timeoutMs: deadlineMs });
   let hosts = new Map<string, number>();
   let hours = new HourCounts();
 

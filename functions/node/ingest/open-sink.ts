@@ -1,7 +1,7 @@
 import type { IngestConfig } from "#functions/config/core-config.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
-import { openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { noteSink } from "#functions/store/ingest/sinks.ts";
 import type { Log } from "#kit/log.ts";
 import type { Metrics } from "../metrics.ts";

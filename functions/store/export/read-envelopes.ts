@@ -1,7 +1,7 @@
 /**
  * Reads envelopes in the order of their commits. A reader that has everything below a position `from` reads the blocks with `from <= xid <
  * to`, where `to` is at most the oldest transaction id in use: every transaction below it has ended, so no block below it can appear later.
- * Ids rise with the sequence in each queue (commit-frames.ts), so a range of them never has an envelope without those before it. No clock
+ * Ids rise with the sequence in each queue (commit-batch.ts), so a range of them never has an envelope without those before it. No clock
  * decides what is read: every partition is searched, by its index on `xid`.
  *
  * Reads binary COPY (PostgreSQL's manual, "COPY", "Binary Format"): as text, the data would take twice the size.

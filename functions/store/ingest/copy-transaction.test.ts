@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { testRun } from "#tests/support/stored-envelopes.ts";
 import { encodeBlockRow } from "./block-rows.ts";
-import { openCommitClient } from "./commit-frames.ts";
+import { openCommitClient } from "./commit-batch.ts";
 import { runCopyTransaction } from "./copy-transaction.ts";
 
 const database = await useTestDatabase();

@@ -212,7 +212,7 @@ export const findCursor = async (db: Executor, queue: QueueName): Promise<bigint
 
 /**
  * Locks the cursors of queues, each of another host, until the transaction ends; returns them with their sessions. Inserts unknown ones at
- * 0; `trimCursors` limits their number. Locks in the order of commits (commit-frames.ts), so that they never deadlock.
+ * 0; `trimCursors` limits their number. Locks in the order of commits (commit-batch.ts), so that they never deadlock.
  */
 export const lockCursors = async (
   db: Executor,

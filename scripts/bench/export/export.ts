@@ -5,7 +5,7 @@ import { gzipFast } from "#functions/export/otlp-client.ts";
 import { type Committer, createCommitter } from "#functions/ingest/committer.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { readEnvelopes, readerSetup } from "#functions/store/export/read-envelopes.ts";
-import { openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
 import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "#kit/clock.ts";

@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import { checkConfig, publishConfig } from "#functions/domain/config/publish.ts";
 import { createPolicy, createToken } from "#functions/domain/enrollment/policies.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
-import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { commitBatch, openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { runOf } from "#functions/store/ingest/envelope-run.ts";
 import { openApp } from "#scripts/lab/in-process-core.ts";
 import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
@@ -92,7 +92,7 @@ export const playHistories = async (
       run: runOf([]),
     };
     const commit = lastCommit.then(() =>
-      commitFrames(client, [frame], { codec: zstdCodec, now: () => at }),
+      commitBatch(client, [frame], { codec: zstdCodec, now: () => at }),
     );
     lastCommit = commit.catch(() => undefined);
     return commit.then(() => undefined);

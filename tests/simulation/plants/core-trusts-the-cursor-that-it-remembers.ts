@@ -1,4 +1,4 @@
-import { queueKey } from "#functions/store/ingest/decide-frames.ts";
+import { queueKey } from "#functions/store/ingest/decide-batch.ts";
 import type { Plant } from "../plant.ts";
 
 export default {

@@ -1,4 +1,4 @@
-/** Decides what a batch of frames stores, and how it moves the cursors of their queues: see the invariants of commit-frames.ts. */
+/** Decides what a batch of frames stores, and how it moves the cursors of their queues: see the invariants of commit-batch.ts. */
 import type { BlockToStore } from "./block-rows.ts";
 import { type EnvelopeRun, joinRuns, runAbove } from "./envelope-run.ts";
 import { HourCounts } from "./hours.ts";
@@ -85,7 +85,7 @@ export const isOfSession = ({ sessionId }: FrameToCommit, queue: BatchQueue | un
   sessionId === undefined || queue?.session === sessionId.toHex();
 
 /** Decides the outcome of each frame, and moves the queues' cursors accordingly. */
-export const decideFrames = (
+export const decideBatch = (
   frames: readonly FrameToCommit[],
   queues: ReadonlyMap<string, BatchQueue>,
 ) => {

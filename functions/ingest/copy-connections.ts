@@ -3,12 +3,12 @@ import { type Clock, callAfter } from "#kit/clock.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
 
 /** The committer's connections. One is kept only after success, as a failure leaves it in an unknown state, and until the server closes it. */
-export type CommitConnections = ReturnType<typeof createCommitConnections>;
+export type CopyConnections = ReturnType<typeof createCopyConnections>;
 
 const retryMs = 500;
 
 /** Makes the connections; the first is opened by the first work. */
-export const createCommitConnections = ({
+export const createCopyConnections = ({
   connect,
   clock,
   timeoutMs,

@@ -22,13 +22,13 @@ import { type BlockToStore, type EncodedBlock, encodeBlockRow } from "./block-ro
 import { lastResult, openCopyClient, runCopyTransaction } from "./copy-transaction.ts";
 import {
   type BatchQueue,
-  decideFrames,
+  decideBatch,
   type FrameOutcome,
   type FrameToCommit,
   isOfSession,
   queueKey,
   queuesIn,
-} from "./decide-frames.ts";
+} from "./decide-batch.ts";
 import { type HourCounts, prepareHourCount } from "./hours.ts";
 import { cursorsOfHostMax } from "./queues.ts";
 import { type BlockCodec, encodeRun, joinDigest } from "./stored-envelope.ts";
@@ -100,7 +100,7 @@ const statements = `
       select host_id, queue_id from ingest_cursor where host_id = $1
       order by updated_at desc, queue_id offset $2 for update skip locked)`;
 
-/** Opens a connection for `commitFrames`. Rejects within 5 s when the server does not answer. */
+/** Opens a connection for `commitBatch`. Rejects within 5 s when the server does not answer. */
 export const openCommitClient = (url: string): Promise<Client> => openCopyClient(url, statements);
 
 /** What committing needs of its runtime. */
@@ -117,7 +117,7 @@ export interface CommitNeeds {
  * each. Reads the cursors first, and again when another core has moved one. Rejects, with nothing committed, when the database fails: it
  * rolls back if the connection is still open.
  */
-export const commitFrames = async (
+export const commitBatch = async (
   client: Client,
   frames: readonly FrameToCommit[],
   needs: CommitNeeds,
@@ -134,7 +134,7 @@ export const commitFrames = async (
  * and awaits `turn` before it locks the cursors, so that two batches of one queue copy in parallel and commit in order. Returns undefined,
  * with nothing committed, when a cursor is elsewhere or of another session.
  */
-export const commitFramesAhead = async (
+export const commitBatchAhead = async (
   client: Client,
   frames: readonly FrameToCommit[],
   {
@@ -164,7 +164,7 @@ const commitAt = async (
 ): Promise<FrameOutcome[] | undefined> => {
   try {
     const queueList = [...queues.values()];
-    const { outcomes, blocks: planned, hours } = decideFrames(frames, queues);
+    const { outcomes, blocks: planned, hours } = decideBatch(frames, queues);
     const isStored = hasStoredDigests?.() ?? true;
     const blocks = planned.map((block): EncodedBlock => {
       const encoded = encodeRun(block.run, codec);

@@ -4,8 +4,8 @@ import { expect, it, onTestFinished } from "vitest";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { testRun } from "#tests/support/stored-envelopes.ts";
-import { commitFrames, commitFramesAhead, openCommitClient } from "./commit-frames.ts";
-import { queueKey } from "./decide-frames.ts";
+import { commitBatch, commitBatchAhead, openCommitClient } from "./commit-batch.ts";
+import { queueKey } from "./decide-batch.ts";
 import { readCheckedBlock } from "./stored-envelope.ts";
 
 const database = await useTestDatabase();
@@ -26,7 +26,7 @@ const frame = (hostId: string, sequence = 1n) => ({
   run: testRun([{ sequence, kind: "log_line" }]),
 });
 const commit = (client: Client, ...hosts: string[]) =>
-  commitFrames(
+  commitBatch(
     client,
     hosts.map((host) => frame(host)),
     needs,
@@ -79,9 +79,9 @@ it("continues the digest of a range by digests of stored bytes, and of envelopes
     ]);
     return { ...frame("digests"), previousSequence: BigInt(at), lastSequence: BigInt(at + 1), run };
   });
-  await commitFrames(client, frames.slice(0, 2), { ...needs, hasStoredDigests: () => false });
-  await commitFrames(client, frames.slice(2, 3), needs);
-  await commitFrames(client, frames.slice(3), needs);
+  await commitBatch(client, frames.slice(0, 2), { ...needs, hasStoredDigests: () => false });
+  await commitBatch(client, frames.slice(2, 3), needs);
+  await commitBatch(client, frames.slice(3), needs);
   const { rows } = await client.query(
     "select digest, raw_bytes, encoding, data from ingest_block where host_id = 'digests' order by first_sequence",
   );
@@ -110,12 +110,12 @@ it("continues the digest of a range by digests of stored bytes, and of envelopes
 it("counts what is committed ahead, and nothing when the cursor was elsewhere", async () => {
   const client = await connect();
   const ahead = (sequence: bigint) =>
-    commitFramesAhead(client, [frame("ahead", sequence)], {
+    commitBatchAhead(client, [frame("ahead", sequence)], {
       ...needs,
       expected: new Map([[queueKey({ hostId: "ahead", queueId }), sequence - 1n]]),
       turn: undefined,
     });
-  await commitFrames(client, [frame("ahead")], needs);
+  await commitBatch(client, [frame("ahead")], needs);
   expect(await ahead(2n)).toHaveLength(1);
   expect(await ahead(6n)).toBeUndefined();
   const { rows } = await client.query(
@@ -137,10 +137,10 @@ const isRising = (ids: readonly number[]) =>
 it("stores a batch again that copied its rows before the one that it follows", async () => {
   const one = await connect();
   const two = await connect();
-  await commitFrames(one, [frame("h")], needs);
+  await commitBatch(one, [frame("h")], needs);
   const turn = Promise.withResolvers<void>();
   const expected = new Map([[queueKey({ hostId: "h", queueId }), 2n]]);
-  const ahead = commitFramesAhead(two, [frame("h", 3n)], {
+  const ahead = commitBatchAhead(two, [frame("h", 3n)], {
     ...needs,
     expected,
     turn: turn.promise,
@@ -149,10 +149,10 @@ it("stores a batch again that copied its rows before the one that it follows", a
   const copying =
     "select from pg_stat_activity where datname = current_database() and backend_xid is not null";
   await expect.poll(async () => (await one.query(copying)).rowCount).toBe(1);
-  await commitFrames(one, [frame("h", 2n)], needs);
+  await commitBatch(one, [frame("h", 2n)], needs);
   turn.resolve();
   expect(await ahead).toBeUndefined();
-  const [outcome] = await commitFrames(two, [frame("h", 3n)], needs);
+  const [outcome] = await commitBatch(two, [frame("h", 3n)], needs);
   expect(outcome?.outcome).toBe("committed");
   const ids = await readIds(one, "h");
   expect(ids).toHaveLength(3);
@@ -166,18 +166,18 @@ it.each(["known", "new"])(
     const two = await connect();
     const three = await connect();
     const [a, b, c] = ["a", "b", "c"].map((name) => `${name}-${kind}`) as [string, string, string];
-    await commitFrames(one, [frame(a), frame(b), frame(c)], needs);
+    await commitBatch(one, [frame(a), frame(b), frame(c)], needs);
     await two.query("begin");
     await two.query("select from ingest_cursor where host_id = $1 for update", [b]);
     const others = kind === "new" ? [frame(`d-${kind}`)] : [];
-    const late = commitFrames(one, [frame(a, 2n), frame(b, 2n), frame(c, 3n), ...others], needs);
+    const late = commitBatch(one, [frame(a, 2n), frame(b, 2n), frame(c, 3n), ...others], needs);
     const waiting =
       "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     await expect.poll(async () => (await three.query(waiting)).rowCount).toBe(1);
-    await commitFrames(three, [frame(c, 2n)], needs);
+    await commitBatch(three, [frame(c, 2n)], needs);
     await two.query("rollback");
     expect((await late).map(({ outcome }) => outcome)).not.toContain("queue_forked");
-    await commitFrames(one, [frame(c, 3n)], needs);
+    await commitBatch(one, [frame(c, 3n)], needs);
     const ids = await readIds(one, c);
     expect(ids).toHaveLength(3);
     expect(isRising(ids)).toBe(true);
