@@ -1,8 +1,5 @@
 import type { WriteCore } from "#functions/core.ts";
-import {
-  deleteRefusalCounts,
-  type RefusalCountRow,
-} from "#functions/store/audit/refusal-counts.ts";
+import { type RefusalCountRow, refusalCounts } from "#functions/store/audit/audit.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { minuteMs } from "#kit/clock.ts";
 import type { AuditAction } from "#proto/audit-actions.ts";
@@ -18,16 +15,16 @@ const batch = 500;
  */
 export const flushCounts = async <Row extends { refusals: number }>(
   { db, ...needs }: WriteCore,
-  remove: (tx: Executor, before: Date, limit: number) => Promise<Row[]>,
+  counts: { deleteBefore(tx: Executor, before: Date, limit: number): Promise<Row[]> },
   entryOf: (row: Row) => AuditEntry,
 ): Promise<number> => {
   const before = new Date(needs.clock.now() - minuteMs - graceMs);
   let written = 0;
   for (;;) {
     const removed = await db.transaction(async (tx) => {
-      const rows = await remove(tx, before, batch);
+      const rows = await counts.deleteBefore(tx, before, batch);
       const entries = rows.filter(({ refusals }) => refusals > 1).map(entryOf);
-      if (entries.length > 0) await recordAudits(tx, needs, entries);
+      await recordAudits(tx, needs, entries);
       written += entries.length;
       return rows.length;
     });
@@ -37,7 +34,7 @@ export const flushCounts = async <Row extends { refusals: number }>(
 
 /** Audits the counts of `recordRefusals`; see `flushCounts`. */
 export const flushRefusals = (core: WriteCore): Promise<number> =>
-  flushCounts(core, deleteRefusalCounts, countEntry);
+  flushCounts(core, refusalCounts, countEntry);
 
 const countEntry = (row: RefusalCountRow): AuditEntry => ({
   actor: { type: "system", id: "svc-server", display: "svc-server" },

@@ -5,12 +5,7 @@
  */
 
 import type { Core } from "#functions/core.ts";
-import {
-  addRefusalCounts,
-  findRefusalKeys,
-  type RefusalCountRow,
-  refusalKeyText,
-} from "#functions/store/audit/refusal-counts.ts";
+import { refusalCounts } from "#functions/store/audit/audit.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { groupTransactions } from "#functions/store/database/group-transactions.ts";
 import { addressKey } from "#kit/address.ts";
@@ -35,50 +30,28 @@ type RefusalCore = Pick<Core, "clock" | "entropy">;
 export const recordRefusals = async (
   tx: Executor,
   needs: RefusalCore,
-  entries: readonly [RefusalEntry, ...RefusalEntry[]],
+  entries: readonly RefusalEntry[],
 ): Promise<void> => {
   const now = needs.clock.now();
   const minuteStartedAt = new Date(now - (now % minuteMs));
-  const [{ action }] = entries;
-  const addressKeys = [...new Set(entries.map(({ origin }) => addressKey(origin.remoteAddress)))];
-  let { known, counts } = await findRefusalKeys(
-    tx,
-    { action, minuteStartedAt, addressKeys },
-    countsPerMinuteMax,
-  );
-  const rows = new Map<string, { row: RefusalCountRow; entry: RefusalEntry }>();
-  for (const entry of entries) {
-    const { reasonCode, target, origin, about = target.id } = entry;
-    const own = { addressKey: addressKey(origin.remoteAddress), reasonCode, targetId: about };
-    const ownKey = refusalKeyText(own);
-    if (!known.has(ownKey) && counts < countsPerMinuteMax) {
-      known.add(ownKey);
-      counts += 1;
-    }
-    const counted = known.has(ownKey) ? own : { ...own, addressKey: otherAddresses, targetId: "" };
-    const key = refusalKeyText(counted);
-    const earlier = rows.get(key);
-    const row = {
-      ...counted,
+  const refusals = entries.map(({ action, reasonCode, target, origin, about = target.id }) => {
+    const own = {
       action,
+      addressKey: addressKey(origin.remoteAddress),
       minuteStartedAt,
+      reasonCode,
+      targetId: about,
       targetType: target.type,
-      refusals: (earlier?.row.refusals ?? 0) + 1,
+      refusals: 1,
       lastAt: new Date(now),
     };
-    rows.set(key, { row, entry: earlier?.entry ?? entry });
-  }
-  const begun = await addRefusalCounts(
-    tx,
-    [...rows.values()].map(({ row }) => row),
-  );
-  const audited = [...rows].filter(([key]) => begun.has(key)).map(([, { entry }]) => entry);
-  if (audited.length === 0) return;
-  await recordAudits(
-    tx,
-    needs,
-    audited.map(({ about: _, ...entry }) => ({ ...entry, outcome: "failure" as const })),
-  );
+    return { own, shared: { ...own, addressKey: otherAddresses, targetId: "" } };
+  });
+  const counted = await refusalCounts.add(tx, refusals, countsPerMinuteMax);
+  const audited = entries
+    .filter((_, index) => counted[index]?.isFirst)
+    .map(({ about: _, ...entry }) => ({ ...entry, outcome: "failure" as const }));
+  await recordAudits(tx, needs, audited);
 };
 
 /** Records a refusal in a transaction that concurrent refusals share, so that a flood needs one connection. */
@@ -92,8 +65,7 @@ export const createRecordRefusal = ({
   let refusals = 0;
   return groupTransactions<RefusalEntry, void>(db, {
     run: async (tx, entries) => {
-      const [first, ...others] = entries;
-      if (first !== undefined) await recordRefusals(tx, needs, [first, ...others]);
+      await recordRefusals(tx, needs, entries);
       return entries.map(() => undefined);
     },
     // Any two may share a transaction.

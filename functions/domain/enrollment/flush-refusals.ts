@@ -1,7 +1,7 @@
 import type { WriteCore } from "#functions/core.ts";
 import {
   deleteFailures,
-  deleteRefusals,
+  enrollmentCounts,
   type RefusalRow,
 } from "#functions/store/enrollment/enrollments.ts";
 import { deleteUnusedAttested } from "#functions/store/enrollment/policies.ts";
@@ -18,7 +18,7 @@ const unusedMax = 500;
 export const flushEnrollmentRefusals = async (core: WriteCore): Promise<number> => {
   await deleteFailures(core.db, new Date(core.clock.now() - failureWindowMs));
   await deleteUnusedAttested(core.db, new Date(core.clock.now()), unusedMax);
-  return flushCounts(core, deleteRefusals, enrollmentEntry);
+  return flushCounts(core, enrollmentCounts, enrollmentEntry);
 };
 
 const enrollmentEntry = ({

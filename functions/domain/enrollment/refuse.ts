@@ -6,11 +6,9 @@ import { SignerFault } from "#functions/signer/signer.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { groupTransactions } from "#functions/store/database/group-transactions.ts";
 import {
-  addRefusals,
   countFailures,
-  findRefusalCounts,
+  enrollmentCounts,
   insertFailures,
-  type RefusalRow,
 } from "#functions/store/enrollment/enrollments.ts";
 import { addressKey } from "#kit/address.ts";
 import { uuidv7 } from "#kit/entropy.ts";
@@ -165,7 +163,7 @@ const refuseAll = async (
   const entries = uses.flatMap((use, index) =>
     use.isAudited ? [refusalEntry(use, problems[index] ?? use.refusal.problem)] : [],
   );
-  if (entries.length > 0) await recordAudits(db, needs, entries);
+  await recordAudits(db, needs, entries);
   const occurredAt = new Date(now);
   const rows = failed.map(({ key, refusal }) => ({
     id: uuidv7(needs),
@@ -194,42 +192,30 @@ const countUses = async (
   now: number,
 ): Promise<CountedUse[]> => {
   const minuteStartedAt = new Date(now - (now % minuteMs));
-  const addresses = requests.map(({ origin }) => addressKey(origin.remoteAddress));
-  // Each host that presents a valid token has its own count, so that it is found by its name even where many share an address.
-  const keys = requests.map(({ use }, at) =>
-    [addresses[at], ...(use.identity ? [use.identity] : [])].join(" "),
-  );
-  const asked = { addressKeys: [...new Set(keys)], minuteStartedAt };
-  let { known, counts } = await findRefusalCounts(db, asked, countsPerMinuteMax);
-  const rows = new Map<string, RefusalRow>();
-  const uses = requests.map((request, index) => {
-    const key = keys[index] ?? otherAddresses;
-    if (!known.has(key) && counts < countsPerMinuteMax) {
-      known.add(key);
-      counts++;
-    }
-    const isCountedAlone = known.has(key);
-    const { reason, problem } = request.refusal;
-    const counted = { addressKey: isCountedAlone ? key : otherAddresses, minuteStartedAt, reason };
-    const rowKey = `${counted.addressKey} ${reason}`;
-    const row = rows.get(rowKey);
-    rows.set(rowKey, { ...counted, refusals: (row?.refusals ?? 0) + 1, lastAt: new Date(now) });
+  const shared = {
+    addressKey: otherAddresses,
+    minuteStartedAt,
+    refusals: 1,
+    lastAt: new Date(now),
+  };
+  const uses = requests.map((request) => {
+    const { refusal, use, origin } = request;
+    const { reason, problem } = refusal;
     const status = transportStatus[problem.kind].http;
+    const key = addressKey(origin.remoteAddress);
+    // Each host that presents a valid token has its own count, so that it is found by its name even where many share an address.
+    const countKey = use.identity ? `${key} ${use.identity}` : key;
     return {
-      ...request,
-      key: addresses[index] ?? otherAddresses,
-      rowKey,
-      isFirst: row === undefined,
-      isFailedUse: status === 401 || status === 403,
-      isCountedAlone,
+      use: { ...request, key, isFailedUse: status === 401 || status === 403 },
+      own: { ...shared, addressKey: countKey, reason },
+      shared: { ...shared, reason },
     };
   });
-  const begun = new Set(
-    (await addRefusals(db, [...rows.values()])).map((row) => `${row.addressKey} ${row.reason}`),
-  );
-  return uses.map(({ rowKey, isFirst, ...use }) => ({
+  const counted = await enrollmentCounts.add(db, uses, countsPerMinuteMax);
+  return uses.map(({ use }, index) => ({
     ...use,
-    isAudited: isFirst && begun.has(rowKey),
+    isCountedAlone: counted[index]?.isOwn ?? false,
+    isAudited: counted[index]?.isFirst ?? false,
   }));
 };
 

@@ -1,9 +1,10 @@
-import { and, count, eq, gt, inArray, lt, lte, or, sql } from "drizzle-orm";
+import { and, count, eq, gt, lt, lte, or, sql } from "drizzle-orm";
 import {
   enrollmentFailure,
   enrollmentRefusal,
   enrollmentReservation,
 } from "#drizzle/schema/enrollment.ts";
+import { refusalCountsOf } from "../audit/audit.ts";
 import type { Executor } from "../database/database.ts";
 import { anyOf, insertRows } from "../database/statements.ts";
 
@@ -149,70 +150,9 @@ export const deleteFailures = async (db: Executor, forgetBefore: Date): Promise<
 /** The number of rejected enrollments of one address in one minute, for one reason. */
 export type RefusalRow = typeof enrollmentRefusal.$inferSelect;
 
-/** Finds which of these addresses have a count of rejected enrollments in this minute, and the number of its counts, up to `countsMax`. */
-export const findRefusalCounts = async (
-  db: Executor,
-  { addressKeys, minuteStartedAt }: { addressKeys: readonly string[]; minuteStartedAt: Date },
-  countsMax: number,
-): Promise<{ known: Set<string>; counts: number }> => {
-  const { addressKey } = enrollmentRefusal;
-  const inMinute = eq(enrollmentRefusal.minuteStartedAt, minuteStartedAt);
-  const counted = db
-    .select({ one: sql`1` })
-    .from(enrollmentRefusal)
-    .where(inMinute)
-    .limit(countsMax)
-    .as("counted");
-  const [known, [row]] = await Promise.all([
-    db
-      .selectDistinct({ addressKey })
-      .from(enrollmentRefusal)
-      .where(and(inMinute, anyOf(addressKey, addressKeys))),
-    db.select({ counts: count() }).from(counted),
-  ]);
-  return { known: new Set(known.map((found) => found.addressKey)), counts: row?.counts ?? 0 };
-};
-
-/**
- * Adds rejected enrollments to their counts, which stay locked until the transaction ends. Returns which of them began a count: the first
- * of an address, minute and reason. Locks in the order of addresses and reasons, so that cores cannot deadlock.
- */
-export const addRefusals = async (
-  db: Executor,
-  rows: readonly RefusalRow[],
-): Promise<RefusalRow[]> => {
-  const { refusals, lastAt } = enrollmentRefusal;
-  const orderOf = ({ addressKey, reason }: { addressKey: string; reason: string }) =>
-    `${addressKey} ${reason}`;
-  const ordered = rows.toSorted((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
-  const counted = await insertRows(
-    db,
-    enrollmentRefusal,
-    ordered,
-    sql`on conflict (address_key, minute_started_at, reason) do update
-      set refusals = ${refusals} + excluded.refusals, last_at = greatest(${lastAt}, excluded.last_at)
-      returning address_key, reason, refusals`,
-  );
-  const totals = new Map(
-    counted.map((row) => [
-      orderOf({ addressKey: String(row.address_key), reason: String(row.reason) }),
-      row.refusals,
-    ]),
-  );
-  return ordered.filter((row) => Number(totals.get(orderOf(row))) === row.refusals);
-};
-
-/** Deletes and returns at most `limit` counts of minutes that began before `before`. Skips those that another core has locked. */
-export const deleteRefusals = async (
-  db: Executor,
-  before: Date,
-  limit: number,
-): Promise<RefusalRow[]> => {
-  const old = db
-    .select({ ctid: sql`ctid` })
-    .from(enrollmentRefusal)
-    .where(lt(enrollmentRefusal.minuteStartedAt, before))
-    .limit(limit)
-    .for("update", { skipLocked: true });
-  return db.delete(enrollmentRefusal).where(inArray(sql`ctid`, old)).returning();
-};
+/** The counts of rejected enrollments. An address that has a count has one for each further reason too. */
+export const enrollmentCounts = refusalCountsOf<RefusalRow>(enrollmentRefusal, {
+  within: ({ minuteStartedAt }) => eq(enrollmentRefusal.minuteStartedAt, minuteStartedAt),
+  keyOf: ({ addressKey, reason }) => `${addressKey} ${reason}`,
+  knownBy: ({ addressKey }) => addressKey,
+});
