@@ -5,7 +5,14 @@
 import { type SQL, sql } from "drizzle-orm";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Database, Executor } from "../store/database/database.ts";
-import { arrayLiteral, asIs, type RowOf, readOne, readRows } from "../store/database/statements.ts";
+import {
+  asIs,
+  type RowOf,
+  readOne,
+  readRows,
+  readScalars,
+  texts,
+} from "../store/database/statements.ts";
 import { workMem } from "./check-plan.ts";
 import {
   admitLocked,
@@ -155,7 +162,7 @@ const functionPatterns = [
 /** A privilege of PUBLIC in the terms of GRANT. */
 const publicGrant = { kind: String, privilege: String, object: String };
 
-const patterns = sql`${arrayLiteral(functionPatterns)}::text[]`;
+const patterns = sql`${texts(functionPatterns)}`;
 
 const isPublic = (acl: SQL, privilege: string): SQL =>
   sql`exists (select from aclexplode(${acl}) a where a.grantee = 0 and a.privilege_type = ${privilege})`;
@@ -211,7 +218,7 @@ const revokePublicGrants = async (transaction: Executor, chatRole: string) => {
     await transaction.execute(sql.raw(`grant ${what} ${objects.join(", ")} to ${group}`));
     await transaction.execute(sql.raw(`revoke ${what} ${objects.join(", ")} from public`));
     await transaction.execute(sql`insert into chat_revoked_grant (kind, privilege, object)
-      select ${kind}, ${privilege}, object from unnest(${arrayLiteral(objects)}::text[]) as object on conflict do nothing`);
+      select ${kind}, ${privilege}, object from unnest(${texts(objects)}) as object on conflict do nothing`);
   }
   await admitLocked(transaction, chatRole);
   await letOwnerAdmit(transaction, group);
@@ -329,14 +336,14 @@ const grantViews = async (db: Executor, role: string) => {
 
 /** Throws `ChatRoleFault` when the role has an attribute, a membership, an object or a privilege beyond the views and PUBLIC's. */
 const rejectPowerful = async (db: Executor, role: string) => {
-  const rows = await readRows(
+  const found = await readScalars(
     db,
-    { fault: String },
+    String,
     sql`
     with chat as (select * from pg_roles where rolname = ${role}),
     here as (select oid from pg_database where datname = current_database()),
     allowed as (
-      select c.oid from pg_class c where c.relnamespace = 'chat'::regnamespace and c.relname = any(${arrayLiteral(chatViews)}::text[])
+      select c.oid from pg_class c where c.relnamespace = 'chat'::regnamespace and c.relname = any(${texts(chatViews)})
     )
     select 'is a superuser' as fault from chat where rolsuper
     union all select 'may create roles' from chat where rolcreaterole
@@ -373,7 +380,7 @@ const rejectPowerful = async (db: Executor, role: string) => {
         and d.classid not in ('pg_database'::regclass, 'pg_namespace'::regclass)
         and not (d.classid = 'pg_class'::regclass and d.objid in (select oid from allowed))`,
   );
-  const faults = [...new Set(rows.map(({ fault }) => fault))];
+  const faults = [...new Set(found)];
   if (faults.length > 0)
     throw new ChatRoleFault(`the database role ${role} ${faults.slice(0, 5).join(", ")}`);
 };

@@ -4,7 +4,13 @@
  */
 import { sql } from "drizzle-orm";
 import type { Database, Executor } from "../store/database/database.ts";
-import { type RowOf, readOne, readRows } from "../store/database/statements.ts";
+import {
+  type RowOf,
+  readOne,
+  readRows,
+  readScalar,
+  readScalars,
+} from "../store/database/statements.ts";
 
 /** Takes the lock for changes of the chat role or this group. Any constant works if all cores of a database use the same. */
 export const lockRoles = (transaction: Executor) =>
@@ -69,11 +75,10 @@ export const admitLocked = async (transaction: Executor, chatRole: string): Prom
   const admissible = found.filter((each) => each.admissible);
   const [first] = admissible;
   if (first !== undefined) {
-    const { options } = await readOne(
+    const options = await readScalar(
       transaction,
-      { options: String },
-      sql`
-      select case when current_setting('server_version_num')::int >= 160000 then ' with inherit true, set false' else '' end as options`,
+      String,
+      sql`select case when current_setting('server_version_num')::int >= 160000 then ' with inherit true, set false' else '' end`,
     );
     await transaction.execute(
       sql.raw(`grant ${first.groupName} to ${namesOf(admissible).join(", ")}${options}`),
@@ -86,14 +91,14 @@ const namesOf = (roles: readonly Outsider[]): string[] => roles.map(({ name }) =
 
 /** Lets the owner of the database, as whom core usually logs in, admit roles although it is no superuser. */
 export const letOwnerAdmit = async (db: Executor, group: string): Promise<void> => {
-  const owners = await readRows(
+  const owners = await readScalars(
     db,
-    { name: String },
+    String,
     sql`
     select quote_ident(r.rolname) as name from pg_database d join pg_roles r on r.oid = d.datdba
     where d.datname = current_database() and not pg_has_role(r.oid, ${groupName}, 'member with admin option')`,
   );
-  for (const { name } of owners)
+  for (const name of owners)
     await db.execute(sql.raw(`grant ${group} to ${name} with admin option`));
 };
 

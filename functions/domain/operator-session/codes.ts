@@ -17,6 +17,7 @@ import {
   insertSession,
   lockCode,
   lockDevice,
+  lockDeviceOfUser,
   updateCodeUsed,
   updateDevice,
   updateSessionRevoked,
@@ -280,7 +281,7 @@ export const decideDevice = async (
   core.db.transaction(async (tx) => {
     const code = canonicalUserCode(userCode);
     const row = pendingDevice(
-      code === null ? undefined : await lockDevice(tx, { userCode: code }),
+      code === null ? undefined : await lockDeviceOfUser(tx, code),
       core.clock.now(),
     );
     await updateDevice(tx, row, {
@@ -311,7 +312,7 @@ export const redeemDeviceCode = async (
 ): Promise<IssuedToken> => {
   const deviceCodeSha256 = await sha256(deviceCode);
   const answer = await core.db.transaction(async (tx) => {
-    const row = await lockDevice(tx, { deviceCodeSha256 });
+    const row = await lockDevice(tx, deviceCodeSha256);
     const now = core.clock.now();
     if (row === undefined || row.status === "used") throw new Problem("invalid_grant");
     if (isExpired(row, now)) throw new Problem("expired_token");

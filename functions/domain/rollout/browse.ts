@@ -60,14 +60,10 @@ export const describeRollout = async (core: ReadCore, id: string): Promise<Timed
 export const browseTargets = async (
   { db }: Pick<Core, "db">,
   filter: TargetFilter,
-  { after, limit }: PageRequest,
-): Promise<{ rows: TargetListRow[]; next: string | null }> => {
+  page: PageRequest,
+): Promise<Paged<TargetListRow>> => {
   await requireRollout({ db }, filter.rolloutId);
-  const { rows, next } = await listTargets(db, filter, {
-    after: after === null ? null : Number(after),
-    limit,
-  });
-  return { rows, next: next === null ? null : String(next) };
+  return listTargets(db, filter, page);
 };
 
 /** Returns every target of a rollout under a filter, in batches; audited. Throws 404 `not_found`. */
@@ -81,7 +77,7 @@ export const exportTargets = async (
     action: "rollout.export",
     target: { type: "rollout", id: filter.rolloutId },
   } as const;
-  return auditedExport(core, request, entry, (page: { after: number | null; limit: number }) =>
+  return auditedExport(core, request, entry, (page: PageRequest) =>
     listTargets(core.db, filter, page),
   );
 };

@@ -8,7 +8,7 @@ import {
   refusalCount,
 } from "#drizzle/schema/audit.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, firstRow, hasRows, insertRows, readOne } from "../database/statements.ts";
+import { anyOf, firstRow, hasRows, insertRows, readScalar } from "../database/statements.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;
@@ -99,15 +99,12 @@ export const countPendingEvents = async (db: Executor, max: number): Promise<num
  * Counts the committed events. Reads one snapshot: one transaction links an event and deletes it from the pending ones, so that none counts
  * twice.
  */
-export const countAuditEvents = async (db: Executor): Promise<number> => {
-  const { events } = await readOne(
+export const countAuditEvents = (db: Executor): Promise<number> =>
+  readScalar(
     db,
-    { events: Number },
-    sql`
-    select coalesce((select max(seq) from audit_chain), 0) + (select count(*) from audit_pending) as events`,
+    Number,
+    sql`select coalesce((select max(seq) from audit_chain), 0) + (select count(*) from audit_pending)`,
   );
-  return events;
-};
 
 /** The verified part of the chain. */
 export type AuditVerificationRow = Omit<typeof auditVerification.$inferSelect, "singleton">;
@@ -134,17 +131,15 @@ export const updateVerification = async (
 };
 
 /** Counts the events that are neither chained nor pending: core did not write them. */
-export const countUnchainedEvents = async (db: Executor): Promise<number> => {
-  const { events } = await readOne(
+export const countUnchainedEvents = (db: Executor): Promise<number> =>
+  readScalar(
     db,
-    { events: Number },
+    Number,
     sql`
-    select count(*) as events from audit_event e
+    select count(*) from audit_event e
     where not exists (select from audit_chain c where c.event_id = e.id)
       and not exists (select from audit_pending p where p.event_id = e.id)`,
   );
-  return events;
-};
 
 /** A table with the number of refusals of each minute and address. */
 type CountTable = PgTable & Record<CountColumn, AnyPgColumn>;

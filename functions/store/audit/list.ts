@@ -17,14 +17,18 @@ import type { NamedRecordType } from "#proto/audit-event.ts";
 import { isUuid } from "#proto/values.ts";
 import type { Executor } from "../database/database.ts";
 import {
-  arrayLiteral,
+  anyOf,
   asIs,
   orNull,
   type Paged,
   type PageRequest,
+  paged,
   type RowOf,
   readRows,
+  readScalars,
   substring,
+  texts,
+  uuids,
 } from "../database/statements.ts";
 
 /** The subjects of events: targets, and actors such as a host whose enrollment was rejected. */
@@ -77,12 +81,12 @@ export const listAuditEvents = async (
   filter: AuditFilter,
   page: PageRequest,
 ): Promise<Paged<ListedAuditEvent>> => {
-  const { ids, next } = await findPageIds(db, filter, page);
+  const { rows: ids, next } = await findPageIds(db, filter, page);
   const rows = await db
     .select({ event: auditEvent, link: auditChain })
     .from(auditEvent)
     .leftJoin(auditChain, eq(auditChain.eventId, auditEvent.id))
-    .where(sql`${auditEvent.id} = any(${arrayLiteral(ids)}::uuid[])`)
+    .where(anyOf(auditEvent.id, ids))
     .orderBy(desc(auditEvent.id));
   return { rows: rows.map(({ event, link }) => ({ ...event, link })), next };
 };
@@ -98,13 +102,8 @@ const findPageIds = async (db: Executor, asked: AuditFilter, { after, limit }: P
   const range = rangeOf(filter, after);
   const condition = and(...conditionsOf(others)) ?? sql`true`;
   const newest = (count: number) => newestIds(streams, range, condition, count);
-  const readIds = async (query: SQL): Promise<string[]> =>
-    (await db.execute<{ id: string }>(query)).map(({ id }) => id);
-  const pageOfIds = (ids: string[]) => ({
-    ids: ids.slice(0, limit),
-    next: ids.length > limit ? (ids[limit - 1] ?? null) : null,
-  });
-  if (filter.text === undefined) return pageOfIds(await readIds(newest(limit + 1)));
+  const pageOfIds = (ids: string[]) => paged(ids, { limit }, (id) => id);
+  if (filter.text === undefined) return pageOfIds(await readScalars(db, String, newest(limit + 1)));
   const rows = await db.execute<{ id: string; is_match: boolean }>(sql`
     with read as materialized (${newest(searchedEventsMax)}),
       matching as materialized (
@@ -113,9 +112,9 @@ const findPageIds = async (db: Executor, asked: AuditFilter, { after, limit }: P
       )
     select id, true as is_match from matching
     union all (select id, false from read order by id desc offset ${searchedEventsMax - 1})`);
-  const { ids, next } = pageOfIds(rows.filter((row) => row.is_match).map(({ id }) => id));
+  const matching = pageOfIds(rows.filter((row) => row.is_match).map(({ id }) => id));
   const lastRead = rows.find((row) => !row.is_match)?.id ?? null;
-  return { ids, next: next ?? lastRead };
+  return { ...matching, next: matching.next ?? lastRead };
 };
 
 /** Replaces excluded actions in the filter by the remaining ones: then each is an index range, as for any other filter. */
@@ -124,9 +123,7 @@ const withoutNotActions = async (
   { notActions, ...filter }: AuditFilter,
 ): Promise<AuditFilter> => {
   if (notActions === undefined) return filter;
-  const actions =
-    filter.actions ??
-    (await db.execute<{ action: string }>(actionsIn("any"))).map(({ action }) => action);
+  const actions = filter.actions ?? (await readScalars(db, String, actionsIn("any")));
   return { ...filter, actions: actions.filter((action) => !notActions.includes(action)) };
 };
 
@@ -182,7 +179,7 @@ const newestIds = (
     const kinds = actions === undefined ? sql`` : sql`cross join (${actionsIn(actions)}) kind`;
     const order =
       actions === undefined ? sql`${column} desc` : sql`${column} desc, ${auditEvent.action} desc`;
-    return sql`select newest.id from unnest(${arrayLiteral(values)}::text[]) value ${kinds} cross join lateral (
+    return sql`select newest.id from unnest(${texts(values)}) value ${kinds} cross join lateral (
       select ${id} from ${auditEvent}
       where (${columns}, ${id}) >= (${keys}, ${low}::uuid) and (${columns}, ${id}) < (${keys}, ${high}::uuid) and ${condition}
       order by ${order}, ${id} desc limit ${limit}
@@ -201,7 +198,7 @@ const actionsIn = (actions: readonly string[] | "any"): SQL =>
         select (select action from audit_event where action > step.action order by action limit 1) from step
         where step.action is not null
       ) select action from step where action is not null`
-    : sql`select unnest(${arrayLiteral(actions)}::text[]) as action`;
+    : sql`select unnest(${texts(actions)}) as action`;
 
 /** Returns the ids that events of a filter's time can have, below `after`. */
 const rangeOf = ({ since, until }: AuditFilter, after: string | null): IdRange => {
@@ -291,7 +288,7 @@ export const findRecordNames = async (
   ids: readonly string[],
 ): Promise<RecordName[]> => {
   if (ids.length === 0) return [];
-  const among = sql`any(${arrayLiteral(ids)}::uuid[])`;
+  const among = sql`any(${uuids(ids)})`;
   return readRows(
     db,
     recordName,

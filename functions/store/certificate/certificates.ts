@@ -20,6 +20,7 @@ import {
   type Paged,
   type PageRequest,
   readOne,
+  timestamptz,
 } from "../database/statements.ts";
 import type { EnrolledIdentity } from "./identities.ts";
 
@@ -161,7 +162,7 @@ export const updateRenewalDue = async (
   at: Date,
 ): Promise<void> => {
   const { renewAfter, notAfter, issuedAt, firstUsedAt } = certificate;
-  const overdue = sql`least(${renewAfter}, ${at.toISOString()}::timestamptz - (${notAfter} - ${issuedAt}) / 10 - interval '1 second')`;
+  const overdue = sql`least(${renewAfter}, ${timestamptz(at)} - (${notAfter} - ${issuedAt}) / 10 - interval '1 second')`;
   const isInUse = and(eq(certificate.identityId, identityId), isActive, isNotNull(firstUsedAt));
   await db.update(certificate).set({ renewAfter: overdue }).where(isInUse);
 };

@@ -13,9 +13,11 @@ import {
   lockerOf,
   type Paged,
   type PageRequest,
-  readOne,
+  readScalar,
   substring,
+  timestamptz,
   updaterOf,
+  uuids,
 } from "../database/statements.ts";
 
 /** A collector identity's row. */
@@ -110,9 +112,9 @@ export const countTowardsHourlyLimits = async (
   const rows = await executePrepared<{ id: string; enrolled: number }>(
     db,
     sql`select p.id, (select count(*)::int from (
-        select from collector_identity i where i.policy_id = p.id and i.enrolled_at > ${since.toISOString()}::timestamptz
+        select from collector_identity i where i.policy_id = p.id and i.enrolled_at > ${timestamptz(since)}
         limit p.max_enrollments_per_hour) recent) as enrolled
-      from enrollment_policy p where p.id = any(${arrayLiteral(policyIds)}::uuid[]) and p.max_enrollments_per_hour > 0
+      from enrollment_policy p where p.id = any(${uuids(policyIds)}) and p.max_enrollments_per_hour > 0
         and p.enrollment_count + (select count(*) from enrollment_reservation r where r.policy_id = p.id) + ${upcomingEnrollments}::int
           > p.max_enrollments_per_hour`,
   );
@@ -188,14 +190,8 @@ export const updateAuthFailure = async (
 };
 
 /** Counts the hosts that are not revoked at `now`: neither their identity nor, without another active one, their certificate. */
-export const countCollectors = async (db: Executor, now: Date): Promise<number> => {
-  const { enrolled } = await readOne(
-    db,
-    { enrolled: Number },
-    sql`select count(*) as enrolled from fleet where revoked_from > ${now.toISOString()}::timestamptz`,
-  );
-  return enrolled;
-};
+export const countCollectors = (db: Executor, now: Date): Promise<number> =>
+  readScalar(db, Number, sql`select count(*) from fleet where revoked_from > ${timestamptz(now)}`);
 
 /** The channel on which each replica listens, to check its open ingest streams again immediately. */
 export const revocationChannel = "svc_revocation";

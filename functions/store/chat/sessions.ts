@@ -8,6 +8,7 @@ import {
   inserterOf,
   type Paged,
   type PageRequest,
+  paged,
   updaterOf,
 } from "../database/statements.ts";
 
@@ -76,9 +77,7 @@ export const listChatSessions = async (
     .where(and(eq(chatSession.userId, userId), after === null ? undefined : isAfter(after)))
     .orderBy(desc(chatSession.updatedAt), desc(chatSession.id))
     .limit(limit + 1);
-  const last = rows[limit - 1];
-  const next = rows.length > limit && last ? positionOf(last) : null;
-  return { rows: rows.slice(0, limit), next };
+  return paged(rows, { limit }, positionOf);
 };
 
 /** Changes a conversation. */

@@ -11,6 +11,7 @@ import {
   type RowOf,
   readRow,
   readRows,
+  texts,
 } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import type { HostHour } from "./hour-facts.ts";
@@ -48,7 +49,7 @@ export const findDays = async (
     db,
     dayColumns,
     sql`
-    select w.host, d.* from unnest(${arrayLiteral(hosts)}::text[]) as w (host) cross join lateral (
+    select w.host, d.* from unnest(${texts(hosts)}) as w (host) cross join lateral (
       select * from completeness_day where host_id = w.host and day between ${from}::int and ${to}::int offset 0) d
     order by host_id, day`,
   );
@@ -98,7 +99,7 @@ export const saveDays = async (tx: Executor, rows: readonly DayRow[]): Promise<v
   await tx.execute(sql`
     insert into completeness_day (host_id, day, states, details, incomplete_hours, undelivered, xid)
     select host, day, states, nullif(details, ''), incomplete, undelivered, xid from unnest(
-      ${arrayLiteral(rows.map(({ host }) => host))}::text[], ${numbers(({ day }) => day)}::int[],
+      ${texts(rows.map(({ host }) => host))}, ${numbers(({ day }) => day)}::int[],
       ${arrayLiteral(rows.map(({ states }) => states))}::bytea[], ${details}::text[],
       ${numbers(({ incompleteHours }) => incompleteHours)}::smallint[], ${numbers(({ undelivered }) => undelivered)}::int[],
       ${numbers(({ xid }) => xid)}::bigint[]) as r (host, day, states, details, incomplete, undelivered, xid)

@@ -21,6 +21,9 @@ import {
   orNull,
   type RowOf,
   readRows,
+  readScalars,
+  texts,
+  timestamptz,
 } from "../database/statements.ts";
 
 /** A host and the start of an hour, in milliseconds since the Unix epoch. */
@@ -34,30 +37,26 @@ const milliseconds = (column: string) =>
 const timeOf = (ms: number) => new Date(ms).toISOString();
 
 /** Lists the names of enrolled hosts after `after` in the order of their bytes. */
-export const listHosts = async (
+export const listHosts = (
   db: Executor,
   { after, limit }: { after: string; limit: number },
-): Promise<string[]> => {
-  const rows = await readRows(
+): Promise<string[]> =>
+  readScalars(
     db,
-    { identity: String },
+    String,
     sql`select identity from fleet_status where identity > ${after} order by identity limit ${limit}`,
   );
-  return rows.map(({ identity }) => identity);
-};
 
 /** Lists hosts that have sent since `sinceMs` without being enrolled, in the order of their bytes. */
-export const listUnenrolledHosts = async (db: Executor, sinceMs: number): Promise<string[]> => {
-  const rows = await readRows(
+export const listUnenrolledHosts = (db: Executor, sinceMs: number): Promise<string[]> =>
+  readScalars(
     db,
-    { hostId: String },
+    String,
     sql`
     select host_id from ingest_host h where last_envelope_at >= ${timeOf(sinceMs)}::timestamptz
       and not exists (select from fleet_status s where s.identity = h.host_id collate "C")
     order by host_id collate "C"`,
   );
-  return rows.map(({ hostId }) => hostId);
-};
 
 const hostColumns = {
   host: String,
@@ -119,7 +118,7 @@ export const findHostFacts = async (
     select w.host, ${milliseconds("s.enrolled_at")} as enrolled_ms, ${milliseconds("coalesce(d.revoked_at, s.revoked_from)")} as revoked_ms,
       ${milliseconds("greatest(s.last_heartbeat_at, s.last_envelope_at, i.last_envelope_at)")} as last_seen_ms, q.queues,
       ${milliseconds("first.from_at")} as first, ${milliseconds("last.to_at")} as last
-    from unnest(${arrayLiteral(hosts)}::text[]) as w (host)
+    from unnest(${texts(hosts)}) as w (host)
     left join fleet_status s on s.identity = w.host collate "C"
     left join collector_identity d on d.identity = w.host
     left join lateral (select last_envelope_at from ingest_host where host_id = w.host offset 0) i on true
@@ -240,7 +239,7 @@ export const findHourAccounts = async (
     { host: String, hourMs: Date.parse, ...accountColumns },
     sql`
     select w.host, w.hour as hour_ms, ${selectedAccount}
-    from unnest(${arrayLiteral(hours.map(({ host }) => host))}::text[],
+    from unnest(${texts(hours.map(({ host }) => host))},
       ${arrayLiteral(hours.map(({ hourMs }) => timeOf(hourMs)))}::timestamptz[]) as w (host, hour)
     join ingest_account a on a.host_id = w.host and a.to_at >= w.hour and a.from_at < w.hour + interval '1 hour'
     order by from_at, queue_id, number, sha256`,
@@ -325,15 +324,11 @@ const hoursMax = 400 * 24;
  */
 export const deleteOldAccounts = async (db: Executor, before: Date): Promise<void> => {
   await db.execute(sql`
-    delete from ingest_account old where received_at < ${before.toISOString()}::timestamptz and exists (
+    delete from ingest_account old where received_at < ${timestamptz(before)} and exists (
       select 1 from ingest_account newer where newer.host_id = old.host_id and newer.queue_id = old.queue_id
         and newer.number > old.number and newer.refused is null)`);
-  await db.execute(
-    sql`delete from export_rejection where last_at < ${before.toISOString()}::timestamptz`,
-  );
-  await db.execute(
-    sql`delete from ingest_lost_range where recorded_at < ${before.toISOString()}::timestamptz`,
-  );
+  await db.execute(sql`delete from export_rejection where last_at < ${timestamptz(before)}`);
+  await db.execute(sql`delete from ingest_lost_range where recorded_at < ${timestamptz(before)}`);
 };
 
 /** Finds the hours before `endMs` of accounts received since `since`, and the time from which to continue if there are more. */
@@ -346,7 +341,7 @@ export const findLateHours = async (
     { host: String, fromMs: Date.parse, toMs: Date.parse, receivedAt: asDate, isStopped: Boolean },
     sql`
     select host_id as host, from_at as from_ms, to_at as to_ms, received_at, is_stopped
-    from ingest_account where received_at >= ${since.toISOString()}::timestamptz and from_at < ${timeOf(endMs)}::timestamptz
+    from ingest_account where received_at >= ${timestamptz(since)} and from_at < ${timeOf(endMs)}::timestamptz
     order by received_at limit ${limit}`,
   );
   const fromMs = endMs - hoursMax * hourLengthMs;

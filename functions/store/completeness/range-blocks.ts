@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
-import { asIs, type RowOf, readRow } from "../database/statements.ts";
+import { asIs, type RowOf, readRow, timestamptz } from "../database/statements.ts";
 
 /** A row of `ingest_block`. */
 export type RangeBlock = RowOf<typeof blockColumns>;
@@ -39,6 +39,6 @@ export const findRangeBlock = (
     select first_sequence, last_sequence, raw_bytes, encoding,
       substr(digest, length(digest) - 31) as sha256, length(digest) > 32 as is_stored, data from ingest_block
     where host_id = ${host} and queue_id = decode(${queueId.toHex()}, 'hex') and first_sequence >= ${from}::bigint
-      and last_sequence <= ${through}::bigint and received_at <= ${until.toISOString()}::timestamptz
+      and last_sequence <= ${through}::bigint and received_at <= ${timestamptz(until)}
     order by first_sequence limit 1`,
   );

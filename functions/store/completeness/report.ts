@@ -3,7 +3,14 @@ import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
 import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
 import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, asIs, type RowOf, readRow, readRows } from "../database/statements.ts";
+import {
+  asIs,
+  firstRow,
+  type RowOf,
+  readRows,
+  readScalars,
+  texts,
+} from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import { dayAt } from "./days.ts";
 import type { HourColumns } from "./hour-columns.ts";
@@ -151,7 +158,7 @@ export const findEnrolledHosts = async (
 ): Promise<Map<string, EnrolledHost>> => {
   const condition =
     "identities" in by
-      ? sql`identity = any(${arrayLiteral(by.identities)}::text[])`
+      ? sql`identity = any(${texts(by.identities)})`
       : sql`id = ${by.identityId}::uuid`;
   const rows = await readRows(
     db,
@@ -165,23 +172,17 @@ export const findEnrolledHosts = async (
 
 /** Returns the identity of the enrolled host with the device id `name`, if there is exactly one; otherwise `name` itself. */
 export const findHostNamed = async (db: Executor, name: string): Promise<string> => {
-  const rows = await readRows(
-    db,
-    { identity: String },
-    sql`select identity from fleet_host where device_id = ${name} limit 2`,
-  );
-  return rows.length === 1 ? (rows[0]?.identity ?? name) : name;
+  const query = sql`select identity from fleet_host where device_id = ${name} limit 2`;
+  const [identity = name, another] = await readScalars(db, String, query);
+  return another === undefined ? identity : name;
 };
 
 /** Finds the identity of a host by its id. */
-export const findIdentityOf = async (
-  db: Executor,
-  identityId: string,
-): Promise<string | undefined> => {
-  const row = await readRow(
-    db,
-    { identity: String },
-    sql`select identity from collector_identity where id = ${identityId}::uuid`,
+export const findIdentityOf = (db: Executor, identityId: string): Promise<string | undefined> =>
+  firstRow(
+    readScalars(
+      db,
+      String,
+      sql`select identity from collector_identity where id = ${identityId}::uuid`,
+    ),
   );
-  return row?.identity;
-};

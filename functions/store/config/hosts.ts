@@ -12,10 +12,11 @@ import {
   type Paged,
   type PageRequest,
   paged,
-  pageOf,
   type RowOf,
   readRows,
+  selectPage,
   substring,
+  timestamptz,
 } from "../database/statements.ts";
 import { appliedAt, type CountingRules, hashKey, notRevoked, progressOf } from "../fleet/rows.ts";
 import type { ConfigRow } from "./configs.ts";
@@ -101,12 +102,16 @@ const listedConfig = { ...columns, createdByEmail: person.primaryEmail };
 export type ListedConfigRow = Omit<ConfigRow, "yaml"> & { createdByEmail: string | null };
 
 /** Returns one page of the configs whose name contains `text` in any case, or whose hash begins with it. */
-export const listConfigs = async (
+export const listConfigs = (
   db: Executor,
   text: string | undefined,
   page: PageRequest,
 ): Promise<Paged<ListedConfigRow>> => {
-  const { where, orderBy, limit } = pageOf(columns.id, page, [
+  const query = db
+    .select(listedConfig)
+    .from(collectorConfig)
+    .leftJoin(person, eq(person.userId, columns.createdBy));
+  return selectPage(query, columns.id, page, [
     text === undefined
       ? undefined
       : or(
@@ -114,14 +119,6 @@ export const listConfigs = async (
           sql`starts_with(${columns.configHash}, ${text.toLowerCase()})`,
         ),
   ]);
-  const rows = await db
-    .select(listedConfig)
-    .from(collectorConfig)
-    .leftJoin(person, eq(person.userId, columns.createdBy))
-    .where(where)
-    .orderBy(orderBy)
-    .limit(limit);
-  return paged(rows, page);
 };
 
 /** Finds a config with its text and the email of its publisher. */
@@ -228,8 +225,8 @@ export const listAssignments = async (
   if (current !== undefined)
     where.push(current ? sql`a.ended_at is null` : sql`a.ended_at is not null`);
   if (assignedBy !== undefined) where.push(sql`a.assigned_by = ${assignedBy}::uuid`);
-  if (since !== undefined) where.push(sql`a.assigned_at >= ${since.toISOString()}::timestamptz`);
-  if (until !== undefined) where.push(sql`a.assigned_at < ${until.toISOString()}::timestamptz`);
+  if (since !== undefined) where.push(sql`a.assigned_at >= ${timestamptz(since)}`);
+  if (until !== undefined) where.push(sql`a.assigned_at < ${timestamptz(until)}`);
   if (after !== null) where.push(sql`a.id < ${after}::uuid`);
   const isOpen = sql`a.ended_at is null and ${notRevoked(rules)}`;
   const rows = await readRows(
@@ -244,5 +241,5 @@ export const listAssignments = async (
     left join person p on p.user_id = a.assigned_by
     order by a.id desc`,
   );
-  return paged(rows, { after, limit });
+  return paged(rows, { limit }, ({ id }) => id);
 };

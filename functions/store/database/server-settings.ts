@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "./database.ts";
-import { asIs, type RowOf, readOne } from "./statements.ts";
+import { asIs, type RowOf, readOne, readScalar } from "./statements.ts";
 
 /** The settings that decide whether a committed row survives a crash and whether the server accepts writes. */
 type ServerSettings = RowOf<typeof serverSettings>;
@@ -48,12 +48,5 @@ export const readServerSettings = (db: Executor): Promise<ServerSettings> =>
 export const clockDifferenceMsMax = 5 * 60_000;
 
 /** Returns the time of the server in milliseconds, which retention and partitions use, because cores may disagree. */
-export const readDatabaseTime = async (db: Executor): Promise<number> => {
-  const { ms } = await readOne(
-    db,
-    { ms: Number },
-    sql`
-    select floor(extract(epoch from clock_timestamp()) * 1000) as ms`,
-  );
-  return ms;
-};
+export const readDatabaseTime = (db: Executor): Promise<number> =>
+  readScalar(db, Number, sql`select floor(extract(epoch from clock_timestamp()) * 1000) as ms`);

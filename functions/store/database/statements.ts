@@ -9,7 +9,13 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
-import { type AnyPgColumn, getTableConfig, PgDialect, type PgTable } from "drizzle-orm/pg-core";
+import {
+  type AnyPgColumn,
+  getTableConfig,
+  PgDialect,
+  type PgSelect,
+  type PgTable,
+} from "drizzle-orm/pg-core";
 import type { Executor } from "./database.ts";
 
 /** Returns the condition that the column equals one of `values`, with one parameter: `inArray` needs one for each value. */
@@ -25,6 +31,15 @@ export const anyOfHex = (column: AnyColumn, values: readonly string[]): SQL =>
 /** Writes values as the literal of a PostgreSQL array. */
 export const arrayLiteral = (values: readonly (string | Uint8Array)[]): string =>
   `{${values.map(elementOf).join(",")}}`;
+
+/** Writes texts as an array of PostgreSQL. */
+export const texts = (values: readonly string[]): SQL => sql`${arrayLiteral(values)}::text[]`;
+
+/** Writes ids as an array of PostgreSQL. */
+export const uuids = (values: readonly string[]): SQL => sql`${arrayLiteral(values)}::uuid[]`;
+
+/** Writes a time as a timestamp of PostgreSQL. */
+export const timestamptz = (at: Date): SQL => sql`${at.toISOString()}::timestamptz`;
 
 const elementOf = (value: string | Uint8Array) =>
   typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : `"\\\\x${value.toHex()}"`;
@@ -72,11 +87,27 @@ export const readRow = <Columns extends ReadColumns>(
 /** Runs a statement that always returns a row, and returns this row. */
 export const readOne = async <Columns extends ReadColumns>(
   ...read: Parameters<typeof readRows<Columns>>
-): Promise<RowOf<Columns>> => {
-  const row = await readRow(...read);
+): Promise<RowOf<Columns>> => requireRow(await readRow(...read));
+
+const requireRow = <Row>(row: Row | undefined): Row => {
   if (row === undefined) throw new Error("the statement returned no row");
   return row;
 };
+
+/** Runs a statement and returns the first column of its rows. */
+export const readScalars = async <Raw, Value>(
+  db: Pick<Executor, "execute">,
+  convert: (value: Raw) => Value,
+  statement: SQL,
+): Promise<Value[]> => {
+  const rows = await db.execute(statement);
+  return rows.map((row) => convert(Object.values(row)[0] as Raw));
+};
+
+/** Runs a statement that always returns a row, and returns its first column. */
+export const readScalar = async <Raw, Value>(
+  ...read: Parameters<typeof readScalars<Raw, Value>>
+): Promise<Value> => requireRow(await firstRow(readScalars(...read)));
 
 /** Returns the function that converts the rows of a statement; it throws for a column that these lack. */
 export const rowReader = <Columns extends ReadColumns>(columns: Columns) => {
@@ -111,39 +142,46 @@ export interface Paged<Row> {
   next: string | null;
 }
 
-/** Returns the conditions, order and limit of a query for one page and one more row, which `paged` removes. */
-export const pageOf = (
-  id: AnyPgColumn,
-  { after, limit }: PageRequest,
-  where: readonly (SQL | undefined)[],
-) => ({
-  where: and(...where, after === null ? undefined : lt(id, after)),
-  orderBy: desc(id),
-  limit: limit + 1,
-});
+/** Returns the page of rows that a query with room for one more returned; `positionOf` a row is where the next page begins. */
+export const paged = <Row>(
+  rows: readonly Row[],
+  { limit }: Pick<PageRequest, "limit">,
+  positionOf: (row: Row) => string,
+): Paged<Row> => {
+  const last = rows.length > limit ? rows[limit - 1] : undefined;
+  return { rows: rows.slice(0, limit), next: last === undefined ? null : positionOf(last) };
+};
 
-/** Returns the page of the rows that a query with `pageOf` returned. */
-export const paged = <Row extends { id: string }>(
-  rows: Row[],
-  { limit }: PageRequest,
-): Paged<Row> => ({
-  rows: rows.slice(0, limit),
-  next: rows.length > limit ? (rows[limit - 1]?.id ?? null) : null,
-});
+/** Returns one page of the rows of a query without a condition, newest first: those that meet all of `conditions`. */
+export const selectPage = async <Row extends { id: string }>(
+  query: PromiseLike<Row[]>,
+  id: AnyPgColumn,
+  page: PageRequest,
+  conditions: readonly (SQL | undefined)[],
+): Promise<Paged<Row>> => {
+  const where = and(...conditions, page.after === null ? undefined : lt(id, page.after));
+  const selected = (query as unknown as PgSelect).where(where).orderBy(desc(id));
+  const rows = (await selected.limit(page.limit + 1)) as Row[];
+  return paged(rows, page, (row) => row.id);
+};
 
 type TableWithId = PgTable & { readonly id: AnyPgColumn };
 type Row<Table extends PgTable> = Table["$inferSelect"];
 
 /** Returns one page of a table. */
-export const listPage = async <Table extends TableWithId>(
+export const listPage = <Table extends TableWithId>(
   db: Executor,
   table: Table,
   page: PageRequest,
   conditions: readonly (SQL | undefined)[],
 ): Promise<Paged<Row<Table> & { id: string }>> => {
-  const { where, orderBy, limit } = pageOf(table.id, page, conditions);
-  const rows = db.select().from<PgTable>(table).where(where).orderBy(orderBy).limit(limit);
-  return paged((await rows) as (Row<Table> & { id: string })[], page);
+  const query = db.select().from<PgTable>(table) as PromiseLike<unknown[]>;
+  return selectPage(
+    query as PromiseLike<(Row<Table> & { id: string })[]>,
+    table.id,
+    page,
+    conditions,
+  );
 };
 
 /** Creates the function that finds the row with a value of a unique column. */
@@ -152,13 +190,16 @@ export const finderOf =
     table: Table,
     column: AnyPgColumn = table.id as AnyPgColumn,
   ) =>
-  (db: Executor, value: string): Promise<Row<Table> | undefined> =>
+  (db: Executor, value: string | Uint8Array): Promise<Row<Table> | undefined> =>
     firstRow(db.select().from<PgTable>(table).where(eq(column, value)));
 
 /** Creates a function that finds the row and locks it until the transaction ends. Foreign keys do not wait for the lock. */
 export const lockerOf =
-  <Table extends TableWithId>(table: Table, column: AnyPgColumn = table.id) =>
-  (tx: Executor, value: string): Promise<Row<Table> | undefined> =>
+  <Table extends PgTable & Partial<TableWithId>>(
+    table: Table,
+    column: AnyPgColumn = table.id as AnyPgColumn,
+  ) =>
+  (tx: Executor, value: string | Uint8Array): Promise<Row<Table> | undefined> =>
     firstRow(tx.select().from<PgTable>(table).where(eq(column, value)).for("no key update"));
 
 /** Creates the function that inserts one or several rows. */
@@ -287,7 +328,5 @@ export const oldestXid = sql`pg_snapshot_xmin(pg_current_snapshot())::text::bigi
 export const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
 
 /** Returns the oldest transaction id in use: no row of a lower one can appear later. */
-export const findOldestXid = async (db: Pick<Executor, "execute">): Promise<bigint> => {
-  const { xid } = await readOne(db, { xid: BigInt }, sql`select ${oldestXid} as xid`);
-  return xid;
-};
+export const findOldestXid = (db: Pick<Executor, "execute">): Promise<bigint> =>
+  readScalar(db, BigInt, sql`select ${oldestXid} as xid`);

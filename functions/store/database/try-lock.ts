@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "./database.ts";
-import { readOne } from "./statements.ts";
+import { readScalar } from "./statements.ts";
 
 /** The steps that one core at a time takes. Any numbers work if all cores of a database use the same. */
 const lockKeys = {
@@ -12,11 +12,9 @@ const lockKeys = {
 } as const;
 
 /** Acquires the lock of a step until the transaction ends. Returns false while another core has it. */
-export const tryLock = async (tx: Executor, step: keyof typeof lockKeys): Promise<boolean> => {
-  const { locked } = await readOne(
+export const tryLock = (tx: Executor, step: keyof typeof lockKeys): Promise<boolean> =>
+  readScalar(
     tx,
-    { locked: Boolean },
+    Boolean,
     sql`select pg_try_advisory_xact_lock(${lockKeys[step].toString()}::bigint) as locked`,
   );
-  return locked;
-};

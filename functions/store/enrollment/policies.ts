@@ -21,7 +21,9 @@ import {
   type RowOf,
   readRows,
   rowReader,
+  timestamptz,
   updaterOf,
+  uuids,
 } from "../database/statements.ts";
 
 /** An enrollment policy's row. */
@@ -238,7 +240,7 @@ export const findTokenTerms = async (
 ): Promise<Map<string, TokenTerms>> => {
   const rows = await executePrepared<Record<string, unknown>>(
     db,
-    sql`select ${terms} from bootstrap_token t where t.id = any(${arrayLiteral(ids)}::uuid[]) ${lock ? inOrder : sql``}`,
+    sql`select ${terms} from bootstrap_token t where t.id = any(${uuids(ids)}) ${lock ? inOrder : sql``}`,
   );
   return new Map(rows.map(rowReader(termColumns)).map((token) => [token.id, token]));
 };
@@ -263,7 +265,7 @@ export const addTokenUses = async (
   await executePrepared(
     db,
     sql`update bootstrap_token t
-    set use_count = t.use_count + n.uses, last_used_at = ${at.toISOString()}::timestamptz, last_used_address = n.address
+    set use_count = t.use_count + n.uses, last_used_at = ${timestamptz(at)}, last_used_address = n.address
     from json_to_recordset(${JSON.stringify(uses)}::json) as n (id uuid, uses bigint, address text) where t.id = n.id`,
   );
 };

@@ -1,21 +1,31 @@
-import { and, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
+import {
+  and,
+  eq,
+  getTableColumns,
+  ilike,
+  isNotNull,
+  isNull,
+  lte,
+  type SQL,
+  sql,
+} from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
 import { person } from "#drizzle/schema/operator.ts";
 import { type PolicyState, type TokenState, tokenStates } from "#proto/operator/enrollment.ts";
 import type { Executor } from "../database/database.ts";
 import {
   anyOf,
-  arrayLiteral,
   asDate,
   orNull,
   type Paged,
   type PageRequest,
-  paged,
-  pageOf,
   type RowOf,
   readOne,
   readRows,
+  selectPage,
   substring,
+  texts,
+  timestamptz,
 } from "../database/statements.ts";
 import type { PolicyRow, TokenRow } from "./policies.ts";
 
@@ -25,7 +35,7 @@ type TokenCounts = Record<TokenState, number>;
 /** Returns the state of a token, apart from its policy. Agrees with `checkTokenUse`, which decides on a use. */
 const tokenStateAt = (now: Date): SQL<TokenState> => sql<TokenState>`case
   when ${bootstrapToken.revokedAt} is not null then 'revoked'
-  when ${bootstrapToken.expiresAt} <= ${now.toISOString()}::timestamptz then 'expired'
+  when ${bootstrapToken.expiresAt} <= ${timestamptz(now)} then 'expired'
   when ${enrollmentPolicy.frozenAt} is not null then 'policy_frozen'
   when ${bootstrapToken.maxUses} > 0 and ${bootstrapToken.useCount} >= ${bootstrapToken.maxUses} then 'exhausted'
   else 'active' end`;
@@ -79,21 +89,17 @@ export const listPolicies = async (
   { state, text }: PolicyFilter,
   page: PageRequest,
 ): Promise<Paged<ListedPolicyRow>> => {
-  const { where, orderBy, limit } = pageOf(enrollmentPolicy.id, page, [
-    state &&
-      (state === "frozen"
-        ? sql`${enrollmentPolicy.frozenAt} is not null`
-        : sql`${enrollmentPolicy.frozenAt} is null`),
-    text === undefined ? undefined : sql`${enrollmentPolicy.name} ilike ${substring(text)}`,
-  ]);
-  const found = await db
+  const query = db
     .select({ ...getTableColumns(enrollmentPolicy), createdByEmail: person.primaryEmail })
     .from(enrollmentPolicy)
-    .leftJoin(person, eq(person.userId, enrollmentPolicy.createdBy))
-    .where(where)
-    .orderBy(orderBy)
-    .limit(limit);
-  const { rows, next } = paged(found, page);
+    .leftJoin(person, eq(person.userId, enrollmentPolicy.createdBy));
+  const { rows, next } = await selectPage(query, enrollmentPolicy.id, page, [
+    state &&
+      (state === "frozen"
+        ? isNotNull(enrollmentPolicy.frozenAt)
+        : isNull(enrollmentPolicy.frozenAt)),
+    text === undefined ? undefined : ilike(enrollmentPolicy.name, substring(text)),
+  ]);
   const tokens = await countTokens(
     db,
     now,
@@ -119,7 +125,7 @@ export interface TokenFilter {
 }
 
 /** Returns one page of the bootstrap tokens of all policies. */
-export const listAllTokens = async (
+export const listAllTokens = (
   db: Executor,
   now: Date,
   { states, policyId, expireBy }: TokenFilter,
@@ -127,13 +133,7 @@ export const listAllTokens = async (
 ): Promise<Paged<ListedTokenRow>> => {
   const { tokenSha256: _, attestation, ...columns } = getTableColumns(bootstrapToken);
   const state = tokenStateAt(now);
-  const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [
-    isNull(attestation),
-    states && sql`${state} = any(${arrayLiteral(states)}::text[])`,
-    policyId === undefined ? undefined : eq(bootstrapToken.policyId, policyId),
-    expireBy && sql`${bootstrapToken.expiresAt} <= ${expireBy.toISOString()}::timestamptz`,
-  ]);
-  const rows = await db
+  const query = db
     .select({
       ...columns,
       state: state.as("state"),
@@ -142,11 +142,13 @@ export const listAllTokens = async (
     })
     .from(bootstrapToken)
     .innerJoin(enrollmentPolicy, eq(enrollmentPolicy.id, bootstrapToken.policyId))
-    .leftJoin(person, eq(person.userId, bootstrapToken.createdBy))
-    .where(where)
-    .orderBy(orderBy)
-    .limit(limit);
-  return paged(rows, page);
+    .leftJoin(person, eq(person.userId, bootstrapToken.createdBy));
+  return selectPage(query, bootstrapToken.id, page, [
+    isNull(attestation),
+    states && sql`${state} = any(${texts(states)})`,
+    policyId === undefined ? undefined : eq(bootstrapToken.policyId, policyId),
+    expireBy && lte(bootstrapToken.expiresAt, expireBy),
+  ]);
 };
 
 /** Rejected enrollments for one reason under one policy. */
@@ -180,8 +182,8 @@ export const groupRefusals = (
         max(coalesce((details->>'last_at')::timestamptz, occurred_at)) as last_at,
         (array_agg(coalesce(remote_addr, target_id) order by occurred_at desc, id desc))[1] as last_address
       from audit_event
-      where action = 'collector.enroll' and outcome = 'failure' and occurred_at >= ${since.toISOString()}::timestamptz
-        and occurred_at < ${until.toISOString()}::timestamptz
+      where action = 'collector.enroll' and outcome = 'failure' and occurred_at >= ${timestamptz(since)}
+        and occurred_at < ${timestamptz(until)}
       group by 1, 2
     ) r left join enrollment_policy p on p.id::text = r.policy_id
     order by r.refused desc, r.reason, p.name nulls last`,

@@ -7,14 +7,15 @@ import {
 } from "#proto/inventory/inventory.ts";
 import type { Executor } from "../database/database.ts";
 import {
-  arrayLiteral,
   asDate,
   asIs,
   type Paged,
   type PageRequest,
+  paged,
   type RowOf,
   readRow,
   readRows,
+  texts,
 } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import { inventoryPredicate, namedHosts } from "../fleet/predicate.ts";
@@ -51,11 +52,11 @@ export type InventoryChanges = Record<
 
 /** Returns the hosts as the relation `given`. */
 const relationOf = (hosts: readonly InventoryHost[]): SQL => {
-  const names = arrayLiteral(hosts.map(({ name }) => name));
-  const owners = arrayLiteral(hosts.map(({ owner }) => owner ?? ""));
-  const labels = arrayLiteral(hosts.map((host) => JSON.stringify(host.labels)));
+  const names = texts(hosts.map(({ name }) => name));
+  const owners = texts(hosts.map(({ owner }) => owner ?? ""));
+  const labels = texts(hosts.map((host) => JSON.stringify(host.labels)));
   return sql`(select name collate "C" as name, nullif(owner, '') as owner, labels::jsonb as labels
-    from unnest(${names}::text[], ${owners}::text[], ${labels}::text[]) as line (name, owner, labels)) given`;
+    from unnest(${names}, ${owners}, ${labels}) as line (name, owner, labels)) given`;
 };
 
 /** Finds what a new inventory changes. */
@@ -93,7 +94,7 @@ export const replaceInventory = async (
   { sha256, updatedAt }: { sha256: string; updatedAt: Date },
 ): Promise<void> => {
   const at = timestampAt(updatedAt);
-  const names = sql`unnest(${arrayLiteral(hosts.map(({ name }) => name))}::text[])`;
+  const names = sql`unnest(${texts(hosts.map(({ name }) => name))})`;
   await tx.execute(sql`
     with removed as materialized (
       select name, exists (select from fleet_host where device_id = name) or exists (select from fleet_host where identity = name) as is_enrolled
@@ -136,10 +137,7 @@ export const listInventory = async (
     name === undefined ? sql`` : sql`where (name, coalesce(identity, '')) > (${name}, ${identity})`;
   const rows = await db.execute<{ [Column in keyof InventoryItem]: InventoryItem[Column] }>(sql`
     select * from (${sql.join(parts, sql` union all `)}) items ${beyond} order by name, coalesce(identity, ''), status limit ${limit + 1}`);
-  const last = rows[limit - 1];
-  const next =
-    rows.length > limit && last ? JSON.stringify([last.name, last.identity ?? ""]) : null;
-  return { rows: rows.slice(0, limit), next };
+  return paged(rows, { limit }, (last) => JSON.stringify([last.name, last.identity ?? ""]));
 };
 
 /** Counts the hosts of each status. */

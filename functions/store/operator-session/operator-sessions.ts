@@ -1,4 +1,18 @@
-import { and, asc, count, desc, eq, gt, inArray, isNull, lt, min, or, sql } from "drizzle-orm";
+import {
+  and,
+  asc,
+  count,
+  desc,
+  eq,
+  getTableColumns,
+  gt,
+  inArray,
+  isNull,
+  lt,
+  min,
+  or,
+  sql,
+} from "drizzle-orm";
 import {
   authenticationIdentity,
   authorizationCode,
@@ -19,8 +33,7 @@ import {
   lockerOf,
   type Paged,
   type PageRequest,
-  paged,
-  pageOf,
+  selectPage,
 } from "../database/statements.ts";
 import { whereWebSessionEnded } from "../operator/operators.ts";
 
@@ -155,28 +168,21 @@ export const listWebSessionsOf = async (
 };
 
 /** Returns one page of the sessions, newest first; those of one person if `userId` is given. */
-export const listSessions = async (
+export const listSessions = (
   db: Executor,
   { userId }: { userId: string | undefined },
   page: PageRequest,
 ): Promise<Paged<ListedSession>> => {
   const own = userId === undefined ? undefined : eq(operatorSession.userId, userId);
-  const { where, orderBy, limit } = pageOf(operatorSession.id, page, [own]);
-  const rows = await db
+  const query = db
     .select({
-      session: operatorSession,
+      ...getTableColumns(operatorSession),
       email: person.primaryEmail,
       isWebSessionEnded: sql<boolean>`${whereWebSessionEnded(db, operatorSession.webSessionId)}`,
     })
     .from(operatorSession)
-    .innerJoin(person, eq(person.userId, operatorSession.userId))
-    .where(where)
-    .orderBy(orderBy)
-    .limit(limit);
-  return paged(
-    rows.map(({ session, ...of }) => ({ ...session, ...of })),
-    page,
-  );
+    .innerJoin(person, eq(person.userId, operatorSession.userId));
+  return selectPage(query, operatorSession.id, page, [own]);
 };
 
 /** Finds a session and locks its row until the transaction ends. */
@@ -198,14 +204,7 @@ export const updateSessionRevoked = async (
 export const insertCode = inserterOf(authorizationCode);
 
 /** Finds a code by its SHA-256 and locks its row until the transaction ends, so that only one caller redeems it. */
-export const lockCode = (tx: Executor, codeSha256: Uint8Array): Promise<CodeRow | undefined> =>
-  firstRow(
-    tx
-      .select()
-      .from(authorizationCode)
-      .where(eq(authorizationCode.codeSha256, codeSha256))
-      .for("no key update"),
-  );
+export const lockCode = lockerOf(authorizationCode, authorizationCode.codeSha256);
 
 /** Marks a code used, with the session that it started, if any. */
 export const updateCodeUsed = async (
@@ -259,32 +258,17 @@ export const deleteDeviceOfLargest = async (tx: Executor, since: Date): Promise<
 /** Finds a device authorization by its user code. */
 export const findDevice = finderOf(deviceAuthorization, deviceAuthorization.userCode);
 
-/** Finds a device authorization by one of its codes and locks its row until the transaction ends. */
-export const lockDevice = async (
-  tx: Executor,
-  by: { userCode: string } | { deviceCodeSha256: Uint8Array },
-): Promise<DeviceRow | undefined> => {
-  const { userCode, deviceCodeSha256 } = deviceAuthorization;
-  const found =
-    "userCode" in by ? eq(userCode, by.userCode) : eq(deviceCodeSha256, by.deviceCodeSha256);
-  return firstRow(tx.select().from(deviceAuthorization).where(found).for("no key update"));
-};
+/** Finds a device authorization by its user code and locks its row until the transaction ends. */
+export const lockDeviceOfUser = lockerOf(deviceAuthorization, deviceAuthorization.userCode);
+
+/** Finds a device authorization by the SHA-256 of its device code and locks its row until the transaction ends. */
+export const lockDevice = lockerOf(deviceAuthorization, deviceAuthorization.deviceCodeSha256);
 
 /** Changes a device authorization. */
 export const updateDevice = async (
   tx: Executor,
   { deviceCodeSha256 }: Pick<DeviceRow, "deviceCodeSha256">,
-  change: Partial<
-    Pick<
-      DeviceRow,
-      | "status"
-      | "userId"
-      | "intervalSeconds"
-      | "lastPolledAt"
-      | "webSessionId"
-      | "webSessionExpiresAt"
-    >
-  >,
+  change: Partial<DeviceRow>,
 ): Promise<void> => {
   await tx
     .update(deviceAuthorization)

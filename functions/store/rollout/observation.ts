@@ -4,7 +4,7 @@ import type { StoredBreach } from "#drizzle/schema/rollout.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
 import type { RolloutCondition } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, asIs, type RowOf, readOne, readRows } from "../database/statements.ts";
+import { asIs, type RowOf, readOne, readRows, texts } from "../database/statements.ts";
 import { column, type Expression, timestampAt } from "../fleet/columns/expression.ts";
 import { countedAfterColumn, isUncounted } from "../fleet/counted-time.ts";
 import { type CountingRules, enrollingAfter, staleBefore, staleFrom } from "../fleet/rows.ts";
@@ -100,7 +100,7 @@ export const markFailed = async (tx: Executor, observed: Observed): Promise<numb
       cross join lateral (
         select condition, began_at, detail from (values ${conditionRows(observed)}) as
           c (rank, condition, applies, began_at, detail)
-        where applies and began_at >= t.assigned_at and condition = any(${arrayLiteral(conditions)}::text[])
+        where applies and began_at >= t.assigned_at and condition = any(${texts(conditions)})
         order by rank limit 1
       ) c
       where t.rollout_id = ${rolloutId}::uuid and t.status in ('assigned', 'applied')

@@ -25,7 +25,9 @@ import {
   paged,
   type RowOf,
   readRows,
+  texts,
   updaterOf,
+  uuids,
 } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
@@ -196,7 +198,7 @@ export const listRollouts = async (
         ),
     after === null ? undefined : lt(rollout.id, after),
   );
-  return paged(await findDescribed(db, where, limit + 1), { after, limit });
+  return paged(await findDescribed(db, where, limit + 1), { limit }, ({ id }) => id);
 };
 
 /** Finds a rollout with its waves. */
@@ -260,7 +262,7 @@ const countAmong = async (
         overlap,
         sql`
         select t.rollout_id, count(*) as hosts from (${hosts}) own join rollout_target t on t.identity_id = own.identity_id
-        where t.rollout_id = any(${arrayLiteral(openRollouts)}::uuid[]) and t.status <> 'skipped'
+        where t.rollout_id = any(${uuids(openRollouts)}) and t.status <> 'skipped'
         group by 1 order by 1`,
       );
 
@@ -368,12 +370,12 @@ const listedTarget = {
 export const listTargets = async (
   db: Executor,
   { rolloutId, wave, statuses }: TargetFilter,
-  { after, limit }: { after: number | null; limit: number },
-): Promise<{ rows: TargetListRow[]; next: number | null }> => {
+  { after, limit }: PageRequest,
+): Promise<Paged<TargetListRow>> => {
   const where: SQL[] = [sql`rollout_id = ${rolloutId}::uuid`];
   if (wave !== undefined) where.push(sql`wave = ${wave}`);
-  if (statuses !== undefined) where.push(sql`status = any(${arrayLiteral(statuses)}::text[])`);
-  if (after !== null) where.push(sql`place > ${after}`);
+  if (statuses !== undefined) where.push(sql`status = any(${texts(statuses)})`);
+  if (after !== null) where.push(sql`place > ${Number(after)}`);
   const rows = await readRows(
     db,
     listedTarget,
@@ -383,10 +385,7 @@ export const listTargets = async (
     cross join lateral (select identity, device_id from fleet where identity_id = t.identity_id limit 1) f
     order by t.place`,
   );
-  return {
-    rows: rows.slice(0, limit),
-    next: rows.length > limit ? (rows[limit - 1]?.place ?? null) : null,
-  };
+  return paged(rows, { limit }, ({ place }) => String(place));
 };
 
 /** A target that is about to change, whose host is locked until the transaction ends, and the host's open assignment. */
@@ -416,7 +415,7 @@ export const lockTargets = async (
   limit: number,
 ): Promise<LockedTarget[]> => {
   const first = sql`(select * from rollout_target
-    where rollout_id = ${rolloutId}::uuid and status = any(${arrayLiteral(statuses)}::text[]) ${wave === undefined ? sql`` : sql`and wave = ${wave}`}
+    where rollout_id = ${rolloutId}::uuid and status = any(${texts(statuses)}) ${wave === undefined ? sql`` : sql`and wave = ${wave}`}
     order by place limit ${limit})`;
   await tx.execute(sql`
     select from collector_identity where id = any(array(select identity_id from ${first} t)) order by id for no key update`);
@@ -445,7 +444,7 @@ export const endAssignments = async (
 ): Promise<void> => {
   if (identityIds.length === 0) return;
   await tx.execute(sql`update config_assignment set ended_at = ${timestampAt(endedAt)}
-    where identity_id = any(${arrayLiteral(identityIds)}::uuid[]) and ended_at is null`);
+    where identity_id = any(${uuids(identityIds)}) and ended_at is null`);
 };
 
 /** Inserts open assignments. */

@@ -8,7 +8,7 @@ import {
 } from "#drizzle/schema/operator.ts";
 import { scimGroup, scimHeldMember, scimMember, scimUser } from "#drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, arrayLiteral, readOne } from "../database/statements.ts";
+import { anyOf, readOne, texts } from "../database/statements.ts";
 
 /** A person whose access was held or confirmed. */
 export type AccessRow = Pick<typeof person.$inferSelect, "userId" | "primaryEmail" | "scopes">;
@@ -136,5 +136,5 @@ export const countHeldAccess = (
     sql`select
     (select count(*) from ${person} where status = 'held') as people,
     (select count(*) from ${scimHeldMember} m join ${scimGroup} g on g.id = m.group_id
-      where g.display_name_key = any(${arrayLiteral(groups)}::text[])) as memberships`,
+      where g.display_name_key = any(${texts(groups)})) as memberships`,
   );

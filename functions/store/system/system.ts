@@ -5,7 +5,7 @@ import { coreReport } from "#drizzle/schema/system.ts";
 import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { readServerSettings } from "../database/server-settings.ts";
-import { orNull, readOne, readRows } from "../database/statements.ts";
+import { orNull, readOne, readRows, timestamptz } from "../database/statements.ts";
 import { findPartitionDays } from "../ingest/partitions.ts";
 
 /** The last report of a core. */
@@ -31,7 +31,7 @@ export const countHostsByCore = async (
     db,
     { core: String, hosts: Number },
     sql`
-    select core, count(*) as hosts from fleet_status where last_heartbeat_at >= ${since.toISOString()}::timestamptz group by core`,
+    select core, count(*) as hosts from fleet_status where last_heartbeat_at >= ${timestamptz(since)} group by core`,
   );
   return new Map(rows.map(({ core, hosts }) => [core, hosts]));
 };

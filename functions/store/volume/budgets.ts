@@ -3,12 +3,12 @@ import { heldHost, volumeBudget } from "#drizzle/schema/volume.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
 import {
-  arrayLiteral,
   deleterOf,
   insertRows,
   type RowOf,
-  readOne,
   readRows,
+  readScalar,
+  texts,
 } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
@@ -68,18 +68,12 @@ export const putHeldHosts = async (tx: Executor, rows: readonly HeldHost[]): Pro
 /** Releases hosts. */
 export const deleteHeldHosts = async (tx: Executor, hostIds: readonly string[]): Promise<void> => {
   if (hostIds.length === 0) return;
-  await tx.delete(heldHost).where(sql`${heldHost.hostId} = any(${arrayLiteral(hostIds)}::text[])`);
+  await tx.delete(heldHost).where(sql`${heldHost.hostId} = any(${texts(hostIds)})`);
 };
 
 /** Lets one core at a time decide which hosts are held, until its transaction ends; returns false if another one does. */
-export const tryLockHolds = async (tx: Executor): Promise<boolean> => {
-  const { locked } = await readOne(
-    tx,
-    { locked: Boolean },
-    sql`select pg_try_advisory_xact_lock(hashtext('held_host')) as locked`,
-  );
-  return locked;
-};
+export const tryLockHolds = (tx: Executor): Promise<boolean> =>
+  readScalar(tx, Boolean, sql`select pg_try_advisory_xact_lock(hashtext('held_host'))`);
 
 /** A budget with its parsed filter. */
 interface FilteredBudget {

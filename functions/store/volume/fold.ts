@@ -1,7 +1,7 @@
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { readRows } from "../database/statements.ts";
+import { readScalars } from "../database/statements.ts";
 import { tryLock } from "../database/try-lock.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 
@@ -52,12 +52,11 @@ export const foldHours = async (db: Database, now: number): Promise<number> => {
   for (let after = ""; ; ) {
     let hosts: string[] = [];
     const isLocked = await withVolumeLock(db, async (tx) => {
-      const found = await readRows(
+      hosts = await readScalars(
         tx,
-        { host: String },
+        String,
         sql`select distinct host_id as host from ingest_hour where host_id > ${after} and hour < ${until} order by host limit ${hostsAtOnce}`,
       );
-      hosts = found.map(({ host }) => host);
       const last = hosts.at(-1);
       if (last !== undefined) await foldHosts(tx, { after, last, until });
     });

@@ -4,6 +4,7 @@ import {
   count,
   desc,
   eq,
+  getTableColumns,
   gt,
   inArray,
   isNotNull,
@@ -16,19 +17,21 @@ import { watch, watchEvent, watchMessage } from "#drizzle/schema/watch.ts";
 import type { WatchState } from "#proto/watch/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import {
-  arrayLiteral,
+  anyOf,
   asDate,
   deleterOf,
+  firstRow,
   hasRows,
   lockerOf,
   orNull,
   type Paged,
   type PageRequest,
-  paged,
-  pageOf,
   type RowOf,
-  readOne,
   readRows,
+  readScalar,
+  readScalars,
+  selectPage,
+  texts,
   updaterOf,
 } from "../database/statements.ts";
 import { tryLock } from "../database/try-lock.ts";
@@ -92,8 +95,9 @@ export const findAnnouncedWatches = async (db: Executor, exceptId: string): Prom
   return rows.filter(({ id }) => id !== exceptId);
 };
 
-const waiting = sql<number>`(select count(*)::int from ${watchMessage}
+const waitingMessages = sql<number>`(select count(*)::int from ${watchMessage}
   where ${watchMessage.watchId} = ${sql.raw('"watch"."id"')} and ${watchMessage.deliveredAt} is null)`;
+const described = { ...getTableColumns(watch), waitingMessages };
 
 /** Selects watches by their states. */
 export interface WatchFilter {
@@ -104,31 +108,18 @@ const stateOf = sql<WatchState>`case when ${watch.isFiring} then 'firing'
   when ${watch.contrarySince} is not null then 'pending' else 'inactive' end`;
 
 /** Returns one page of the watches, newest first. */
-export const listWatches = async (
+export const listWatches = (
   db: Executor,
   { states }: WatchFilter,
   page: PageRequest,
-): Promise<Paged<DescribedWatch>> => {
-  const { where, orderBy, limit } = pageOf(watch.id, page, [
+): Promise<Paged<DescribedWatch>> =>
+  selectPage(db.select(described).from(watch), watch.id, page, [
     states && inArray(stateOf, [...states]),
   ]);
-  const rows = await db
-    .select({ watch, waiting })
-    .from(watch)
-    .where(where)
-    .orderBy(orderBy)
-    .limit(limit);
-  return paged(
-    rows.map((row) => ({ ...row.watch, waitingMessages: row.waiting })),
-    page,
-  );
-};
 
 /** Finds a watch. */
-export const findWatch = async (db: Executor, id: string): Promise<DescribedWatch | undefined> => {
-  const [row] = await db.select({ watch, waiting }).from(watch).where(eq(watch.id, id));
-  return row && { ...row.watch, waitingMessages: row.waiting };
-};
+export const findWatch = (db: Executor, id: string): Promise<DescribedWatch | undefined> =>
+  firstRow(db.select(described).from(watch).where(eq(watch.id, id)));
 
 /** Counts the watches by their states; a state without one is absent. */
 export const countWatches = async (db: Executor): Promise<ReadonlyMap<WatchState, number>> => {
@@ -137,14 +128,12 @@ export const countWatches = async (db: Executor): Promise<ReadonlyMap<WatchState
 };
 
 /** Returns when the watch that waits longest was evaluated; null without one. */
-export const findOldestEvaluation = async (db: Executor): Promise<Date | null> => {
-  const { at } = await readOne(
+export const findOldestEvaluation = (db: Executor): Promise<Date | null> =>
+  readScalar(
     db,
-    { at: orNull(asDate) },
+    orNull(asDate),
     sql`select min(coalesce(evaluated_at, created_at)) as at from watch`,
   );
-  return at;
-};
 
 /** An event to record; ignored if its watch does not exist. */
 type NewWatchEvent = Pick<WatchEventRow, "watchId" | "at" | "kind"> &
@@ -218,21 +207,24 @@ export const claimMessages = async (
 ): Promise<MessageRow[]> => {
   if (!(await tryLock(tx, "watchMessages"))) return [];
   const at = sql`${timestampAt(now)}`;
-  const rows = await tx.execute<{ id: string }>(sql`
+  const ids = await readScalars(
+    tx,
+    String,
+    sql`
     update watch_message set leased_until = ${timestampAt(until)}, attempts = attempts + 1
     where id in (
       select first.id from (
         select distinct on (watch_id, receiver) *, max(leased_until) over (partition by watch_id, receiver) as busy_until
         from watch_message order by watch_id, receiver, delivered_at is not null, position
       ) first left join watch w on w.id = first.watch_id
-      where first.receiver = any(${arrayLiteral(receivers)}::text[]) and first.next_attempt_at <= ${at}
+      where first.receiver = any(${texts(receivers)}) and first.next_attempt_at <= ${at}
         and (busy_until is null or busy_until <= ${at})
         and (first.delivered_at is null or w.silenced_until is null or w.silenced_until <= ${at})
       order by first.failures > 0, first.next_attempt_at limit ${limit}
-    ) returning id`);
-  if (rows.length === 0) return [];
-  const ids = arrayLiteral(rows.map(({ id }) => id));
-  return tx.select().from(watchMessage).where(sql`${watchMessage.id} = any(${ids}::uuid[])`);
+    ) returning id`,
+  );
+  if (ids.length === 0) return [];
+  return tx.select().from(watchMessage).where(anyOf(watchMessage.id, ids));
 };
 
 /** The claim of a message, which its number of attempts distinguishes from later claims. */
@@ -291,14 +283,14 @@ export const deleteOldMessages = async (tx: Executor, before: Date): Promise<Mes
 };
 
 /** The messages that a receiver has not accepted yet. */
-type WaitingMessages = RowOf<typeof waitingMessages>;
-const waitingMessages = { receiver: String, messages: Number, oldestAt: asDate };
+type WaitingMessages = RowOf<typeof messagesOfReceiver>;
+const messagesOfReceiver = { receiver: String, messages: Number, oldestAt: asDate };
 
 /** Counts the messages that no receiver has accepted, by receiver. */
 export const findWaitingMessages = (db: Executor): Promise<WaitingMessages[]> =>
   readRows(
     db,
-    waitingMessages,
+    messagesOfReceiver,
     sql`
     select receiver, count(*) as messages, min(created_at) as oldest_at from watch_message
     where delivered_at is null group by 1 order by 1`,
