@@ -22,8 +22,8 @@ import {
   saveDays,
 } from "#functions/store/completeness/days.ts";
 import {
+  belowAll,
   deleteOldAccounts,
-  findLateHours,
   type HostHour,
   hourKey,
   hoursOf,
@@ -50,7 +50,7 @@ import {
   stateOfByte,
   unpackNotes,
 } from "#proto/completeness/hour-note.ts";
-import { graceMs, hourStates } from "#proto/completeness/hour-state.ts";
+import { clockSkewMs, graceMs, hourStates } from "#proto/completeness/hour-state.ts";
 import { compareHosts } from "#proto/completeness/statement-line.ts";
 import {
   type DecidedHour,
@@ -73,8 +73,8 @@ interface SettlingReport {
 const pageHosts = 1_000;
 /** The most hours that a call decides again after late accounts, and after deliveries. */
 const againMax = 20_000;
-/** An account may become visible this long after its time of receipt. */
-const commitMsMax = 60_000;
+/** An account of a host that slept is followed back this far. */
+const followedMs = 400 * dayMs;
 /** Accounts are kept for so long after their hour, because a host's clock may be ahead. */
 const marginMs = 2 * dayMs;
 
@@ -236,27 +236,26 @@ const settleAgain = async (
   if (hourMs === null || receivedBefore === null)
     return { ...deliveryColumns(delivery), hours: 0, receivedBefore: now };
   const endMs = hourMs + hourLengthMs;
-  const since = new Date(receivedBefore.getTime() - commitMsMax);
-  const late = await findLateHours(core.db, { since, endMs, limit: againMax });
+  const limits = { hour: new Date(endMs), limit: againMax };
+  const since = receivedBefore;
+  const received = { since, unseenFrom: belowAll, until: new Date(rules.nowMs + clockSkewMs) };
+  const late = await findLateAccounts(core.db, { ...limits, ...received });
   const slowest = slowestExport(rules.exports);
   const delivered = slowest === null ? [] : await findDeliveredHours(core.db, slowest, pageHosts);
-  const limits = { hour: new Date(endMs), limit: againMax };
   const inStream = delivery ? await findDeliveredInStream(core.db, { ...delivery, ...limits }) : [];
-  const changed = await findChangedAccounts(core.db, { ...limits, since: receivedBefore });
-  const ofAccounts = [...inStream, ...changed].flatMap((account) =>
-    hoursOf(account, { fromMs: 0, untilMs: endMs }),
+  const changed = await findChangedAccounts(core.db, { ...limits, since });
+  const ofAccounts = [...late, ...inStream, ...changed].flatMap((account) =>
+    hoursOf(account, { fromMs: endMs - followedMs, untilMs: endMs }),
   );
   // Core may no longer have every account of an older hour.
-  const whole = [...late.hours, ...delivered, ...ofAccounts].filter(
+  const whole = [...delivered, ...ofAccounts].filter(
     (hour) => keptFromMs === null || hour.hourMs >= keptFromMs,
   );
   const hours = [...new Map(whole.map((hour) => [hourKey(hour), hour])).values()];
   for (let at = 0; at < hours.length; at += pageHosts)
     await decide(core, rules, hours.slice(at, at + pageHosts));
-  const nextChanged = resumeAt(changed, againMax);
   const next = Math.min(
-    late.next?.getTime() ?? rules.nowMs,
-    nextChanged?.receivedMs ?? rules.nowMs,
+    ...[late, changed].map((found) => resumeAt(found, againMax)?.receivedMs ?? rules.nowMs),
   );
   return {
     ...deliveryColumns(delivery, resumeAt(inStream, againMax)),

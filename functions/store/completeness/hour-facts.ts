@@ -13,18 +13,7 @@ import {
 import { withLosses } from "#proto/completeness/lost-ranges.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
-import {
-  arrayLiteral,
-  asDate,
-  asIs,
-  nextXid,
-  orNull,
-  type RowOf,
-  readRows,
-  readScalars,
-  texts,
-  timestamptz,
-} from "../database/statements.ts";
+import { arrayLiteral, asIs, nextXid, orNull, type RowOf, readRows, readScalars, texts, timestamptz } from "../database/statements.ts";
 
 /** A host and the start of an hour, in milliseconds since the Unix epoch. */
 export interface HostHour {
@@ -283,7 +272,7 @@ export interface NamedExport extends ExportPlace {
 }
 
 /** Below every transaction id, also those of a dump (renumber-envelopes.ts). */
-const belowAll = -(2n ** 62n);
+export const belowAll = -(2n ** 62n);
 
 /** Lists the exports. A position of another server, as in a restored dump, counts as nothing delivered until the export adopts it. */
 export const listExports = async (db: Executor): Promise<NamedExport[]> => {
@@ -315,9 +304,6 @@ export const hoursOf = (
   return hours;
 };
 
-/** An account of a host that slept is followed back this far. */
-const hoursMax = 400 * 24;
-
 /**
  * Deletes accounts that core received before a time, except the newest of each queue, which the next account names; and older rejections of
  * exports and losses of streams.
@@ -329,23 +315,4 @@ export const deleteOldAccounts = async (db: Executor, before: Date): Promise<voi
         and newer.number > old.number and newer.refused is null)`);
   await db.execute(sql`delete from export_rejection where last_at < ${timestamptz(before)}`);
   await db.execute(sql`delete from ingest_lost_range where recorded_at < ${timestamptz(before)}`);
-};
-
-/** Finds the hours before `endMs` of accounts received since `since`, and the time from which to continue if there are more. */
-export const findLateHours = async (
-  db: Executor,
-  { since, endMs, limit }: { since: Date; endMs: number; limit: number },
-): Promise<{ hours: HostHour[]; next: Date | null }> => {
-  const rows = await readRows(
-    db,
-    { host: String, fromMs: Date.parse, toMs: Date.parse, receivedAt: asDate, isStopped: Boolean },
-    sql`
-    select host_id as host, from_at as from_ms, to_at as to_ms, received_at, is_stopped
-    from ingest_account where received_at >= ${timestamptz(since)} and from_at < ${timeOf(endMs)}::timestamptz
-    order by received_at limit ${limit}`,
-  );
-  const fromMs = endMs - hoursMax * hourLengthMs;
-  const hours = rows.flatMap((row) => hoursOf(row, { fromMs, untilMs: endMs }));
-  const last = rows.length === limit ? rows.at(-1) : undefined;
-  return { hours, next: last?.receivedAt ?? null };
 };

@@ -1,4 +1,4 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 import { type RowOf, readRows } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
@@ -22,46 +22,68 @@ const commitSecondsMax = 60;
 const columns = sql`host_id as host, from_at as from_ms, to_at as to_ms, is_stopped, received_at as received_ms, xid,
   coalesce(stream_end, 0) as stream_end`;
 
+/** Selects accounts of hours before `hour`, at most `limit`. */
+interface AccountQuery {
+  hour: Date;
+  limit: number;
+}
+
+const selectAccounts = (
+  db: Executor,
+  { hour, limit }: AccountQuery,
+  { where, order }: { where: SQL; order: SQL },
+): Promise<SettlingAccount[]> =>
+  readRows(
+    db,
+    settlingAccount,
+    sql`
+    select ${columns} from ingest_account where ${where} and from_at < ${timestampAt(hour)} order by ${order} limit ${limit}`,
+  );
+
 /**
- * Finds accounts of hours before `hour` that were received before `until`, in the order of their receipt: those since `since`, and earlier
- * ones from the transaction id `unseenFrom` on, which may have committed later.
+ * Finds accounts that were received before `until`, in the order of their receipt: those since `since`, and earlier ones from the transaction
+ * id `unseenFrom` on, which may have committed later.
  */
-export const findLateAccounts = async (
+export const findLateAccounts = (
   db: Executor,
   {
     since,
     unseenFrom,
     until,
-    hour,
-    limit,
-  }: { since: Date; unseenFrom: bigint; until: Date; hour: Date; limit: number },
-): Promise<SettlingAccount[]> => {
-  return readRows(
-    db,
-    settlingAccount,
-    sql`
-    select ${columns} from ingest_account
-    where received_at >= ${timestampAt(since, -commitSecondsMax)} and received_at < ${timestampAt(until)} and from_at < ${timestampAt(hour)}
-      and (received_at >= ${timestampAt(since)} or xid >= ${unseenFrom}::bigint)
-    order by received_at limit ${limit}`,
-  );
-};
+    ...query
+  }: { since: Date; unseenFrom: bigint; until: Date } & AccountQuery,
+): Promise<SettlingAccount[]> =>
+  selectAccounts(db, query, {
+    where: sql`received_at >= ${timestampAt(since, -commitSecondsMax)} and received_at < ${timestampAt(until)}
+      and (received_at >= ${timestampAt(since)} or xid >= ${unseenFrom}::bigint)`,
+    order: sql`received_at`,
+  });
 
-/** Finds accounts of hours before `hour` that the slowest export delivered between the positions `from` and `below`, in its order. */
-export const findDeliveredAccounts = async (
+/** Finds accounts that the slowest export delivered between the positions `from` and `below`, in its order. */
+export const findDeliveredAccounts = (
   db: Executor,
-  { from, below, hour, limit }: { from: bigint; below: bigint; hour: Date; limit: number },
-): Promise<SettlingAccount[]> => {
-  return readRows(
-    db,
-    settlingAccount,
-    sql`
-    select ${columns} from ingest_account
-    where xid >= ${from}::bigint and xid < ${below}::bigint and from_at < ${timestampAt(hour)}
-      and refused is null and accepted > 0
-    order by ingest_account.xid limit ${limit}`,
-  );
-};
+  { from, below, ...query }: { from: bigint; below: bigint } & AccountQuery,
+): Promise<SettlingAccount[]> =>
+  selectAccounts(db, query, {
+    where: sql`xid >= ${from}::bigint and xid < ${below}::bigint and refused is null and accepted > 0`,
+    order: sql`ingest_account.xid`,
+  });
+
+/** Finds accounts that a stream has after `from`, through `through`, in its order. */
+export const findDeliveredInStream = (
+  db: Executor,
+  {
+    stream,
+    from,
+    through,
+    ...query
+  }: { stream: string; from: bigint; through: bigint } & AccountQuery,
+): Promise<SettlingAccount[]> =>
+  selectAccounts(db, query, {
+    where: sql`stream = ${stream} and stream_end > ${from}::bigint and stream_end <= ${through}::bigint
+      and refused is null and accepted > 0`,
+    order: sql`ingest_account.stream_end`,
+  });
 
 /** A queue that ends, or opens again, changes at most so many past hours. */
 const hoursMax = 31 * 24;
@@ -70,11 +92,11 @@ const hoursMax = 31 * 24;
  * Finds accounts of hours before `hour` for which, since `since`, a backend rejected records or accepted rejected ones, or a stream lost
  * records; and times without an account of queues that ended or opened again. `receivedMs` is when that happened, and orders them.
  */
-export const findChangedAccounts = async (
+export const findChangedAccounts = (
   db: Executor,
-  { since, hour, limit }: { since: Date; hour: Date; limit: number },
-): Promise<SettlingAccount[]> => {
-  return readRows(
+  { since, hour, limit }: { since: Date } & AccountQuery,
+): Promise<SettlingAccount[]> =>
+  readRows(
     db,
     settlingAccount,
     sql`
@@ -99,26 +121,3 @@ export const findChangedAccounts = async (
       where q.changed_at >= ${timestampAt(since, -commitSecondsMax)} and coalesce(a.to_at, q.first_seen_at) < ${timestampAt(hour)}) as changed
     order by received_at limit ${limit}`,
   );
-};
-
-/** Finds accounts of hours before `hour` that a stream has after `from`, through `through`, in its order. */
-export const findDeliveredInStream = async (
-  db: Executor,
-  {
-    stream,
-    from,
-    through,
-    hour,
-    limit,
-  }: { stream: string; from: bigint; through: bigint; hour: Date; limit: number },
-): Promise<SettlingAccount[]> => {
-  return readRows(
-    db,
-    settlingAccount,
-    sql`
-    select ${columns} from ingest_account
-    where stream = ${stream} and stream_end > ${from}::bigint and stream_end <= ${through}::bigint
-      and from_at < ${timestampAt(hour)} and refused is null and accepted > 0
-    order by stream_end limit ${limit}`,
-  );
-};
