@@ -90,7 +90,7 @@ export const admitLocked = async (transaction: Executor, chatRole: string): Prom
 const namesOf = (roles: readonly Outsider[]): string[] => roles.map(({ name }) => name);
 
 /** Lets the owner of the database, as whom core usually logs in, admit roles although it is no superuser. */
-export const letOwnerAdmit = async (db: Executor, group: string): Promise<void> => {
+export const letOwnerAdmit = async (db: Executor, group: string) => {
   const owners = await readScalars(
     db,
     String,
@@ -103,7 +103,7 @@ export const letOwnerAdmit = async (db: Executor, group: string): Promise<void> 
 };
 
 /** Removes the chat role from the group: an earlier start, with another chat role, may have admitted it. */
-export const expelChatRole = async (db: Executor, chatRole: string): Promise<void> => {
+export const expelChatRole = async (db: Executor, chatRole: string) => {
   const memberships = await readRows(
     db,
     { groupName: String, name: String, grantor: String },

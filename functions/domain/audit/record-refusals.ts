@@ -31,7 +31,7 @@ export const recordRefusals = async (
   tx: Executor,
   needs: RefusalCore,
   entries: readonly RefusalEntry[],
-): Promise<void> => {
+) => {
   const now = needs.clock.now();
   const minuteStartedAt = new Date(now - (now % minuteMs));
   const refusals = entries.map(({ action, reasonCode, target, origin, about = target.id }) => {

@@ -47,7 +47,7 @@ export const recordSignIn = async (
   caller: WebCaller,
   signIn: SignIn,
   { requestId }: Pick<Origin, "requestId">,
-): Promise<void> => {
+) => {
   const origin = { requestId, remoteAddress: signIn.remoteAddress };
   const entry = { action: "operator.sign_in", outcome: signIn.outcome, origin } as const;
   if (signIn.outcome === "success") {
@@ -125,7 +125,7 @@ export const recordProviderLogout = async (
   { db, config, ...core }: ConfiguredCore,
   { jti, subject, providerSessionId, expiresAt, remoteAddress }: ProviderLogout,
   { requestId }: Pick<Origin, "requestId">,
-): Promise<void> => {
+) => {
   const actor = sessionEnders.identityProvider;
   const origin = { requestId, remoteAddress };
   const isAccepted = await db.transaction(async (tx) => {

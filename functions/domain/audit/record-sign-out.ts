@@ -28,7 +28,7 @@ export const endWebSession = async (
   core: Pick<Core, "clock" | "entropy">,
   { sessionId, userId, expiresAt }: EndedSession,
   { actor, origin }: { actor: Actor; origin: Origin },
-): Promise<void> => {
+) => {
   const now = new Date(core.clock.now());
   if (!(await insertEndedWebSession(tx, { id: sessionId, expiresAt }, now))) return;
   await recordAudit(tx, core, {

@@ -201,7 +201,7 @@ export const requireAdmitted = async (
 export const markUsed = async (
   { db, clock }: TimedCore,
   certificates: readonly { certificateId: string; identityId: string }[],
-): Promise<void> => {
+) => {
   const begun = await db.transaction(async (tx) => {
     const identityIds = certificates.map(({ identityId }) => identityId);
     const certificateIds = certificates.map(({ certificateId }) => certificateId);
@@ -225,7 +225,7 @@ export const markUsed = async (
  * Records why an identity was last rejected, at most once a minute; ignores an unknown identity. The certificate's chain must have been
  * verified. Audits the reuse of a `replaced` certificate, at most once a minute too.
  */
-export const recordAuthFailure = async (core: WriteCore, failure: AuthFailure): Promise<void> => {
+export const recordAuthFailure = async (core: WriteCore, failure: AuthFailure) => {
   const { identity, reason, certificateId } = failure;
   const at = new Date(core.clock.now());
   const ifBefore = new Date(at.getTime() - failureIntervalMs);
@@ -254,7 +254,7 @@ export const auditRefusal = async (
     identity,
     ...event
   }: { identity: string } & Pick<AuditEntry, "action" | "target" | "reason" | "origin" | "details">,
-): Promise<void> => {
+) => {
   const since = new Date(clock.now() - failureIntervalMs);
   const audited = { action: event.action, targetId: event.target.id, since };
   if (await hasAuditEventSince(db, audited)) return;

@@ -98,7 +98,7 @@ export const deleteConversation = async (
   { db }: Pick<WriteCore, "db">,
   operator: Operator,
   id: string,
-): Promise<void> => {
+) => {
   if (!(await deleteChatSession(db, { id, userId: operator.userId })))
     throw new Problem("not_found");
 };

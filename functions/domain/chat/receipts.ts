@@ -94,7 +94,7 @@ export const keepReceiptKey = async (
 };
 
 /** Throws `internal` if the id of the signer's key belongs to another key. */
-export const requireReceiptKey = async (db: Executor, needs: ChainNeeds): Promise<void> => {
+export const requireReceiptKey = async (db: Executor, needs: ChainNeeds) => {
   if (!(await keepReceiptKey(db, needs)))
     throw new Problem("internal", {
       cause: new Error("the id of the receipt key belongs to another key"),

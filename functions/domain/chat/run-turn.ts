@@ -70,7 +70,7 @@ type ToolCall = Extract<MessagePart, { type: "tool_call" }>;
 /**
  * Runs the rounds of a turn and appends the model's texts and calls to `draft`. Resolves when the model has answered; rejects otherwise.
  */
-export const runTurn = async (needs: TurnNeeds, turn: BegunTurn, draft: Draft): Promise<void> => {
+export const runTurn = async (needs: TurnNeeds, turn: BegunTurn, draft: Draft) => {
   const { sql } = needs.chat;
   for (let round = 0; ; round++) {
     const offersTools = sql !== null && round < toolRoundsMax;

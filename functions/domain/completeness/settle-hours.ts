@@ -270,7 +270,7 @@ const decide = async (core: ReadCore, rules: HourRules, hours: readonly HostHour
 };
 
 /** Stores decided hours in the rows of the days, and changes the counts of the hours accordingly. */
-export const storeHours = async (tx: Executor, decided: readonly DecidedHour[]): Promise<void> => {
+export const storeHours = async (tx: Executor, decided: readonly DecidedHour[]) => {
   const known = decided.filter(({ status }) => status !== null);
   if (known.length === 0) return;
   const days = known.map(({ hourMs }) => dayAt(hourMs));

@@ -97,7 +97,7 @@ export const writeStatement = async (
   }
 };
 
-const deleteExpiredLines = async ({ db, config }: StatementCore, now: number): Promise<void> => {
+const deleteExpiredLines = async ({ db, config }: StatementCore, now: number) => {
   const keptFrom = new Date(now - config.accountRetentionDays * dayMs);
   for (let count = 0; count < deletedMax; count++)
     if (!(await deleteOldLines(db, keptFrom))) return;
@@ -207,7 +207,7 @@ const appendHead = async (
   core: StatementCore,
   tx: Executor,
   { size, root, entry }: { size: number; root: Uint8Array; entry: string },
-): Promise<void> => {
+) => {
   const note = await noteOf(core, { size, root });
   await insertLogHead(tx, { size, root, note });
   await recordAudit(tx, core, {
@@ -231,7 +231,7 @@ const noteOf = async (
   );
 
 /** Signs the newest head if it was written by a core without a key. */
-const signHead = async (core: StatementCore): Promise<void> => {
+const signHead = async (core: StatementCore) => {
   const { db, logSigner } = core;
   if (logSigner === null) return;
   const head = await findLogHead(db);

@@ -135,10 +135,7 @@ const existingConfig = async (tx: Executor, id: string): Promise<ConfigRow> =>
   requireFound(await findConfig(tx, id), "config");
 
 /** Notifies the hosts whose assignment has changed, in few notifications. */
-export const notifyAssigned = async (
-  tx: Executor,
-  assigned: readonly Assigned[],
-): Promise<void> => {
+export const notifyAssigned = async (tx: Executor, assigned: readonly Assigned[]) => {
   const changed = assigned.filter(({ config, previousConfigId }) => previousConfigId !== config.id);
   const identityIds = changed.map(({ assignment }) => assignment.identityId);
   await notifyHosts(tx, {

@@ -135,7 +135,7 @@ export const writeDirectoryChanges = async (
   core: Pick<ConfiguredCore, "config" | "clock" | "entropy">,
   { added, changed }: DirectoryChanges,
   syncedAt: Date,
-): Promise<void> => {
+) => {
   const { tenantId } = core.config;
   const people = added.map(({ subject, state }) => ({ subject, userId: uuidv7(core), state }));
   const rowOf = ({ primaryEmail, displayName, status, scopes }: PersonState) => ({

@@ -248,7 +248,7 @@ const refuseSession = async (
   core: ConfiguredCore,
   { userId, clientName, reason }: { userId: string; clientName: string; reason: RefusedSession },
   origin: Origin,
-): Promise<void> => {
+) => {
   const person = await findPerson(tx, userId);
   const refusal: RefusalEntry = {
     actor:

@@ -207,7 +207,7 @@ export const addMessages = async (
     at,
     reason = null,
   }: Pick<WatchMessageBody, "type"> & { at: Date; reason?: WatchMessageBody["data"]["reason"] },
-): Promise<void> => {
+) => {
   const body: WatchMessageBody = {
     type,
     timestamp: at.toISOString(),

@@ -14,10 +14,7 @@ import { anyOf, firstRow, hasRows, insertRows, readScalar } from "../database/st
 export type AuditEventRow = typeof auditEvent.$inferInsert;
 
 /** Inserts events, in the transaction of the change; the appender links them into the hash chain afterwards. */
-export const insertAuditEvents = async (
-  db: Executor,
-  rows: readonly AuditEventRow[],
-): Promise<void> => {
+export const insertAuditEvents = async (db: Executor, rows: readonly AuditEventRow[]) => {
   const pending = rows.map(({ id }) => ({ eventId: id }));
   await Promise.all([insertRows(db, auditEvent, rows), insertRows(db, auditPending, pending)]);
 };
@@ -58,7 +55,7 @@ export const findPendingEvents = (db: Executor, limit: number) =>
     .limit(limit);
 
 /** Inserts links and removes their events from the pending ones. */
-export const insertLinks = async (db: Executor, links: readonly AuditLink[]): Promise<void> => {
+export const insertLinks = async (db: Executor, links: readonly AuditLink[]) => {
   const eventIds = links.map((link) => link.eventId);
   const chained = db.delete(auditPending).where(anyOf(auditPending.eventId, eventIds));
   await Promise.all([
@@ -123,10 +120,7 @@ export const tryLockVerification = async (
 };
 
 /** Stores the verified part of the chain. */
-export const updateVerification = async (
-  db: Executor,
-  row: AuditVerificationRow,
-): Promise<void> => {
+export const updateVerification = async (db: Executor, row: AuditVerificationRow) => {
   await db.update(auditVerification).set(row);
 };
 

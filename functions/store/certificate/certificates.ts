@@ -82,10 +82,7 @@ export const lockCertificate = lockerOf(certificate);
 export const findCertificate = finderOf(certificate);
 
 /** Inserts certificates; none of them may have a row. */
-export const insertCertificates = async (
-  db: Executor,
-  rows: readonly CertificateRow[],
-): Promise<void> => {
+export const insertCertificates = async (db: Executor, rows: readonly CertificateRow[]) => {
   await insertRows(db, certificate, rows);
 };
 
@@ -156,11 +153,7 @@ export const findActiveCertificates = (
     .where(and(eq(certificate.identityId, identityId), isActive, gt(certificate.notAfter, now)));
 
 /** Makes the renewal of an identity's certificates in use overdue at `at`, whatever jitter its collector adds. */
-export const updateRenewalDue = async (
-  db: Executor,
-  identityId: string,
-  at: Date,
-): Promise<void> => {
+export const updateRenewalDue = async (db: Executor, identityId: string, at: Date) => {
   const { renewAfter, notAfter, issuedAt, firstUsedAt } = certificate;
   const overdue = sql`least(${renewAfter}, ${timestamptz(at)} - (${notAfter} - ${issuedAt}) / 10 - interval '1 second')`;
   const isInUse = and(eq(certificate.identityId, identityId), isActive, isNotNull(firstUsedAt));
@@ -172,7 +165,7 @@ export const updateActiveReplaced = async (
   db: Executor,
   identityId: string,
   { by, at }: { by: string; at: Date },
-): Promise<void> => {
+) => {
   const { id, identityId: ofIdentity } = certificate;
   await db
     .update(certificate)
@@ -263,11 +256,7 @@ export const listRenewalTimes = async (
 };
 
 /** Marks active certificates replaced; a revoked one stays revoked. */
-export const updateReplaced = async (
-  db: Executor,
-  ids: readonly string[],
-  replacedAt: Date,
-): Promise<void> => {
+export const updateReplaced = async (db: Executor, ids: readonly string[], replacedAt: Date) => {
   const { id } = certificate;
   const replaced = db
     .update(certificate)

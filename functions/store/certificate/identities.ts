@@ -40,7 +40,7 @@ const lockByIds = defineStatement(
 );
 
 /** Locks identities until the transaction ends, in the order of their ids. */
-export const lockIdentities = async (db: Executor, ids: readonly string[]): Promise<void> => {
+export const lockIdentities = async (db: Executor, ids: readonly string[]) => {
   await lockByIds(db, { ids: arrayLiteral(ids) });
 };
 
@@ -61,10 +61,7 @@ export const lockIdentitiesByName = async (
 };
 
 /** Inserts identities. */
-export const insertIdentities = async (
-  db: Executor,
-  rows: readonly EnrolledIdentity[],
-): Promise<void> => {
+export const insertIdentities = async (db: Executor, rows: readonly EnrolledIdentity[]) => {
   await insertRows(db, collectorIdentity, rows);
 };
 
@@ -76,7 +73,7 @@ export const updateIdentityReenrolled = async (
     IdentityRow,
     "policyId" | "tokenId" | "hostname" | "platform" | "collectorVersion" | "attestation"
   >,
-): Promise<void> => {
+) => {
   const { policyId, tokenId, hostname, platform, collectorVersion, attestation } = enrollment;
   const set = { policyId, tokenId, hostname, platform, collectorVersion, attestation };
   await db.update(collectorIdentity).set(set).where(eq(collectorIdentity.id, id));
@@ -134,7 +131,7 @@ export const findIdentityByName = finderOf(collectorIdentity, collectorIdentity.
 export const updateReportedLabels = async (
   db: Executor,
   { identityId, labels }: { identityId: string; labels: Labels | null },
-): Promise<void> => {
+) => {
   await db.execute(sql`update collector_identity set reported_labels = ${labels && JSON.stringify(labels)}::jsonb
     where id = ${identityId}::uuid and reported_labels is distinct from ${labels && JSON.stringify(labels)}::jsonb`);
 };
@@ -197,7 +194,7 @@ export const countCollectors = (db: Executor, now: Date): Promise<number> =>
 export const revocationChannel = "svc_revocation";
 
 /** Notifies each replica, when the transaction commits, that this identity or one of its certificates was revoked. */
-export const notifyRevocation = async (db: Executor, identity: string): Promise<void> => {
+export const notifyRevocation = async (db: Executor, identity: string) => {
   await db.execute(sql`select pg_notify(${revocationChannel}, ${identity})`);
 };
 
@@ -230,7 +227,7 @@ export const spreadOf = (hosts: number): number =>
 export const notifyHosts = async (
   db: Executor,
   { action, identityIds, spreadMs, requestId }: HostDirective,
-): Promise<void> => {
+) => {
   for (let first = 0; first < identityIds.length; first += hostsMax) {
     const hosts = identityIds.slice(first, first + hostsMax).join();
     const fields = [action, spreadMs, hosts, requestId].filter((field) => field !== undefined);

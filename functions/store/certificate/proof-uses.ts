@@ -201,10 +201,7 @@ export const useProof = async (
  * Counts the newest requests of predecessors as their successors', so that a renewal does not reset the rate limit; renewals have a limit
  * of their own. Call it once for each successor, at its first use: from then on core rejects the predecessor.
  */
-export const inheritProofUses = async (
-  db: Executor,
-  successions: readonly Succession[],
-): Promise<void> => {
+export const inheritProofUses = async (db: Executor, successions: readonly Succession[]) => {
   const pairs = JSON.stringify(successions);
   await db.execute(sql`
     insert into proof_use as u (certificate_id, purpose, last_sent_at, recent_at)

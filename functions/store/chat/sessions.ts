@@ -91,7 +91,7 @@ export const deleteChatSession = (
   hasRows(db.delete(chatSession).where(isOwn(session)).returning({ id: chatSession.id }));
 
 /** Gives a turn the lease of its conversation. */
-export const leaseTurn = async (db: Executor, id: string, turnId: string): Promise<void> => {
+export const leaseTurn = async (db: Executor, id: string, turnId: string) => {
   await db
     .update(chatSession)
     .set({ turnId, turnExpiresAt: leaseEnd })

@@ -91,7 +91,7 @@ export const findDeliveredHours = async (
 };
 
 /** Inserts rows, or replaces those of the same host and day. */
-export const saveDays = async (tx: Executor, rows: readonly DayRow[]): Promise<void> => {
+export const saveDays = async (tx: Executor, rows: readonly DayRow[]) => {
   const numbers = (read: (row: DayRow) => number | bigint | null) =>
     `{${rows.map((row) => read(row) ?? "null").join(",")}}`;
   // Empty for none: notes are never empty.
@@ -112,7 +112,7 @@ export const saveDays = async (tx: Executor, rows: readonly DayRow[]): Promise<v
 export const addHourCounts = async (
   tx: Executor,
   changes: ReadonlyMap<number, readonly number[]>,
-): Promise<void> => {
+) => {
   for (const [hourMs, counts] of [...changes].sort(([a], [b]) => a - b)) {
     const sums = counts.map(
       (count, index) => sql`completeness_hour.hosts[${sql.raw(String(index + 1))}] + ${count}::int`,
@@ -160,7 +160,7 @@ export const releaseSettling = async (
   db: Executor,
   owner: string,
   { hourMs, receivedBefore, deliveredStream, deliveredThrough }: SettlingProgress,
-): Promise<void> => {
+) => {
   const hour = hourMs === null ? sql`null` : timestampAt(new Date(hourMs));
   const before = receivedBefore === null ? sql`null` : timestampAt(receivedBefore);
   await db.execute(sql`
@@ -169,7 +169,7 @@ export const releaseSettling = async (
 };
 
 /** Deletes what is older than `keptFrom`. */
-export const deleteOldDays = async (db: Executor, keptFrom: Date): Promise<void> => {
+export const deleteOldDays = async (db: Executor, keptFrom: Date) => {
   await db.execute(sql`delete from completeness_day where day < ${dayAt(keptFrom.getTime())}::int`);
   await db.execute(sql`delete from completeness_hour where hour < ${timestampAt(keptFrom)}`);
 };

@@ -13,7 +13,17 @@ import {
 import { withLosses } from "#proto/completeness/lost-ranges.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
-import { arrayLiteral, asIs, nextXid, orNull, type RowOf, readRows, readScalars, texts, timestamptz } from "../database/statements.ts";
+import {
+  arrayLiteral,
+  asIs,
+  nextXid,
+  orNull,
+  type RowOf,
+  readRows,
+  readScalars,
+  texts,
+  timestamptz,
+} from "../database/statements.ts";
 
 /** A host and the start of an hour, in milliseconds since the Unix epoch. */
 export interface HostHour {
@@ -308,7 +318,7 @@ export const hoursOf = (
  * Deletes accounts that core received before a time, except the newest of each queue, which the next account names; and older rejections of
  * exports and losses of streams.
  */
-export const deleteOldAccounts = async (db: Executor, before: Date): Promise<void> => {
+export const deleteOldAccounts = async (db: Executor, before: Date) => {
   await db.execute(sql`
     delete from ingest_account old where received_at < ${timestamptz(before)} and exists (
       select 1 from ingest_account newer where newer.host_id = old.host_id and newer.queue_id = old.queue_id

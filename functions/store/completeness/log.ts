@@ -56,7 +56,7 @@ export const lockWriter = (tx: Executor, owner: string): Promise<boolean> =>
   );
 
 /** Releases the right to write. */
-export const releaseWriter = async (db: Executor, owner: string): Promise<void> => {
+export const releaseWriter = async (db: Executor, owner: string) => {
   await db.execute(
     sql`update completeness_writer set until = '-infinity' where owner = ${owner}::uuid`,
   );
@@ -66,7 +66,7 @@ export const releaseWriter = async (db: Executor, owner: string): Promise<void> 
 export const insertChunk = inserterOf(completenessChunk);
 
 /** Deletes the lines of attempts that became no statement. Only the core that writes may call it. */
-export const deleteUnfinishedChunks = async (db: Executor): Promise<void> => {
+export const deleteUnfinishedChunks = async (db: Executor) => {
   await db.execute(sql`
     delete from completeness_chunk c where not exists (select from completeness_statement s where s.id = c.statement_id)`);
 };

@@ -37,7 +37,7 @@ export const findLineage = async (
 };
 
 /** Replaces the lineage. Not in a savepoint, which would have a transaction id of its own. */
-export const saveLineage = async (tx: Executor, row: LineageRow): Promise<void> => {
+export const saveLineage = async (tx: Executor, row: LineageRow) => {
   const written = { ...row, writtenXid: sql`pg_current_xact_id()::text::bigint` };
   const target = databaseLineage.singleton;
   await tx.insert(databaseLineage).values(written).onConflictDoUpdate({ target, set: written });

@@ -263,7 +263,7 @@ export const prepareStatement = <Row>(
 };
 
 /** Limits each wait of this transaction for a lock to a second: for a group of items, which can be retried individually. */
-export const limitLockWaits = async (tx: Executor): Promise<void> => {
+export const limitLockWaits = async (tx: Executor) => {
   await setLockTimeout(tx, {});
 };
 const setLockTimeout = defineStatement(sql`set local lock_timeout = '1s'`);
@@ -272,7 +272,7 @@ const setLockTimeout = defineStatement(sql`set local lock_timeout = '1s'`);
  * Makes the planner of this transaction use indexes wherever it can, so that a plan made for a small table suits a large one too: for
  * transactions whose statements look up rows by key.
  */
-export const planByIndex = async (tx: Executor): Promise<void> => {
+export const planByIndex = async (tx: Executor) => {
   await disableScans(tx, {});
 };
 const disableScans = defineStatement(sql`set local enable_seqscan = off`);

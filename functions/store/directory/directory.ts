@@ -28,7 +28,7 @@ export const lockDirectorySync = async (tx: Executor): Promise<DirectorySync | u
 };
 
 /** Replaces the result of the newest sync. */
-export const saveDirectorySync = async (tx: Executor, row: DirectorySync): Promise<void> => {
+export const saveDirectorySync = async (tx: Executor, row: DirectorySync) => {
   await tx
     .insert(directorySync)
     .values(row)
@@ -87,7 +87,7 @@ const findPeopleAfter = (tx: Executor, tenantId: string, userId: string | undefi
     .limit(batchSize);
 
 /** Inserts people, or replaces their rows. */
-export const writePeople = async (tx: Executor, rows: readonly PersonRow[]): Promise<void> => {
+export const writePeople = async (tx: Executor, rows: readonly PersonRow[]) => {
   const replace = sql`on conflict (user_id) do update set primary_email = excluded.primary_email,
     display_name = excluded.display_name, status = excluded.status, scopes = excluded.scopes, synced_at = excluded.synced_at,
     missed_syncs = excluded.missed_syncs`;
@@ -98,7 +98,7 @@ export const writePeople = async (tx: Executor, rows: readonly PersonRow[]): Pro
 export const writeAuthenticationIdentities = async (
   tx: Executor,
   rows: readonly (typeof authenticationIdentity.$inferInsert)[],
-): Promise<void> => {
+) => {
   for (const batch of batchesOf(rows)) await insertRows(tx, authenticationIdentity, batch);
 };
 
@@ -107,7 +107,7 @@ const batchesOf = function* <Row>(rows: readonly Row[]): Generator<readonly Row[
 };
 
 /** Stores that a snapshot agrees with all people except those whose removal is held. */
-export const confirmPeople = async (tx: Executor, syncedAt: Date): Promise<void> => {
+export const confirmPeople = async (tx: Executor, syncedAt: Date) => {
   await tx
     .update(person)
     .set({ syncedAt })

@@ -35,7 +35,7 @@ export const lockReservations = async (
     ...expired
   }: { ids: readonly string[]; policyIds: readonly string[]; identities: readonly string[] },
   now: Date,
-): Promise<void> => {
+) => {
   const { id, identity } = enrollmentReservation;
   const found = db
     .select({ id })
@@ -48,7 +48,7 @@ export const lockReservations = async (
 export const deleteExpiredReservations = async (
   db: Executor,
   ...expired: Parameters<typeof isExpired>
-): Promise<void> => {
+) => {
   const deleted = db.delete(enrollmentReservation).where(isExpired(...expired));
   await deleted.prepare("delete_expired_reservations").execute();
 };
@@ -128,7 +128,7 @@ export const insertFailures = async (
   db: Executor,
   rows: readonly (typeof enrollmentFailure.$inferInsert)[],
   forgetBefore: Date,
-): Promise<void> => {
+) => {
   if (rows.length === 0) return;
   const addressKeys = [...new Set(rows.map(({ addressKey }) => addressKey))];
   await db
@@ -143,7 +143,7 @@ export const insertFailures = async (
 };
 
 /** Deletes failed uses from before `forgetBefore`, which `insertFailures` deletes only for addresses that fail again. */
-export const deleteFailures = async (db: Executor, forgetBefore: Date): Promise<void> => {
+export const deleteFailures = async (db: Executor, forgetBefore: Date) => {
   await db.delete(enrollmentFailure).where(lt(enrollmentFailure.occurredAt, forgetBefore));
 };
 

@@ -68,7 +68,7 @@ export const lockPolicies = async (
 export const addEnrollments = async (
   db: Executor,
   counts: readonly { id: string; enrollments: number }[],
-): Promise<void> => {
+) => {
   if (counts.length === 0) return;
   await executePrepared(
     db,
@@ -111,7 +111,7 @@ export const insertToken = inserterOf(bootstrapToken);
 export const insertAttestedToken = async (
   db: Executor,
   row: typeof bootstrapToken.$inferInsert,
-): Promise<void> => {
+) => {
   await db
     .insert(bootstrapToken)
     .values(row)
@@ -119,11 +119,7 @@ export const insertAttestedToken = async (
 };
 
 /** Deletes up to `limit` service account tokens that expired before `before` and enrolled no host. */
-export const deleteUnusedAttested = async (
-  db: Executor,
-  before: Date,
-  limit: number,
-): Promise<void> => {
+export const deleteUnusedAttested = async (db: Executor, before: Date, limit: number) => {
   const { id, attestation, useCount, expiresAt } = bootstrapToken;
   const isReserved = sql`exists (select from enrollment_reservation r where r.token_id = ${id})`;
   const unused = db
@@ -256,11 +252,7 @@ export interface TokenUses {
 }
 
 /** Adds to the counts of uses and stores the newest ones. Lock the tokens first. */
-export const addTokenUses = async (
-  db: Executor,
-  uses: readonly TokenUses[],
-  at: Date,
-): Promise<void> => {
+export const addTokenUses = async (db: Executor, uses: readonly TokenUses[], at: Date) => {
   if (uses.length === 0) return;
   await executePrepared(
     db,

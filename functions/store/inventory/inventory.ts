@@ -92,7 +92,7 @@ export const replaceInventory = async (
   tx: Executor,
   hosts: readonly InventoryHost[],
   { sha256, updatedAt }: { sha256: string; updatedAt: Date },
-): Promise<void> => {
+) => {
   const at = timestampAt(updatedAt);
   const names = sql`unnest(${texts(hosts.map(({ name }) => name))})`;
   await tx.execute(sql`

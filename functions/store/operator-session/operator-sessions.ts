@@ -81,13 +81,13 @@ export const insertWebSession = async (
   tx: Executor,
   row: typeof webSession.$inferSelect,
   now: Date,
-): Promise<void> => {
+) => {
   await tx.delete(webSession).where(lt(webSession.expiresAt, forgottenBefore(now)));
   await tx.insert(webSession).values(row).onConflictDoNothing();
 };
 
 /** Keeps other transactions from beginning or ending a web session of this session at the identity provider, until this one ends. */
-export const lockProviderSession = async (tx: Executor, id: string): Promise<void> => {
+export const lockProviderSession = async (tx: Executor, id: string) => {
   await tx.execute(
     sql`select pg_advisory_xact_lock(hashtextextended(${`provider session ${id}`}, 0))`,
   );
@@ -97,7 +97,7 @@ export const lockProviderSession = async (tx: Executor, id: string): Promise<voi
 export const lockPersonSessions = async (
   tx: Executor,
   person: { userId: string } | { tenantId: string; subject: string },
-): Promise<void> => {
+) => {
   const { userId, tenantId, subject } = authenticationIdentity;
   const isPerson =
     "userId" in person
@@ -189,11 +189,7 @@ export const listSessions = (
 export const lockSession = lockerOf(operatorSession);
 
 /** Revokes a session that is not revoked. */
-export const updateSessionRevoked = async (
-  tx: Executor,
-  id: string,
-  revokedAt: Date,
-): Promise<void> => {
+export const updateSessionRevoked = async (tx: Executor, id: string, revokedAt: Date) => {
   await tx
     .update(operatorSession)
     .set({ revokedAt })
@@ -211,7 +207,7 @@ export const updateCodeUsed = async (
   tx: Executor,
   codeSha256: Uint8Array,
   use: { usedAt: Date; sessionId: string | null },
-): Promise<void> => {
+) => {
   await tx.update(authorizationCode).set(use).where(eq(authorizationCode.codeSha256, codeSha256));
 };
 
@@ -233,7 +229,7 @@ export const countPendingDevices = (tx: Executor, since: Date): Promise<number> 
   tx.$count(deviceAuthorization, pendingSince(since));
 
 /** Deletes the oldest waiting device of the address with the most waiting ones. */
-export const deleteDeviceOfLargest = async (tx: Executor, since: Date): Promise<void> => {
+export const deleteDeviceOfLargest = async (tx: Executor, since: Date) => {
   const { addressKey, createdAt, deviceCodeSha256 } = deviceAuthorization;
   const [largest] = await tx
     .select({ addressKey })
@@ -269,7 +265,7 @@ export const updateDevice = async (
   tx: Executor,
   { deviceCodeSha256 }: Pick<DeviceRow, "deviceCodeSha256">,
   change: Partial<DeviceRow>,
-): Promise<void> => {
+) => {
   await tx
     .update(deviceAuthorization)
     .set(change)
@@ -277,7 +273,7 @@ export const updateDevice = async (
 };
 
 /** Deletes device authorizations created before a time, because anybody can create one. */
-export const deleteDevicesBefore = async (tx: Executor, before: Date): Promise<void> => {
+export const deleteDevicesBefore = async (tx: Executor, before: Date) => {
   await tx.delete(deviceAuthorization).where(lt(deviceAuthorization.createdAt, before));
 };
 
@@ -285,7 +281,7 @@ export const deleteDevicesBefore = async (tx: Executor, before: Date): Promise<v
 export const deleteOldSignIns = async (
   tx: Executor,
   { codesBefore, sessionsBefore }: { codesBefore: Date; sessionsBefore: Date },
-): Promise<void> => {
+) => {
   await tx.delete(authorizationCode).where(lt(authorizationCode.createdAt, codesBefore));
   await tx.delete(operatorSession).where(lt(operatorSession.expiresAt, sessionsBefore));
 };

@@ -33,7 +33,7 @@ export const chooseComparedHosts = async (
   tx: Executor,
   { rolloutId, wave }: ComparedWave,
   rules: CountingRules,
-): Promise<void> => {
+) => {
   const { first, hour } = hoursAround(rules.now);
   await tx.execute(sql`
     delete from rollout_sample where rollout_id in (select id from rollout where ended_at is not null) or (${isOf({ rolloutId, wave })})`);
@@ -60,7 +60,7 @@ export const chooseComparedHosts = async (
 };
 
 /** Stores the figures of these hosts at the start of the soak. */
-export const markSoak = async (tx: Executor, { rolloutId, wave }: ComparedWave): Promise<void> => {
+export const markSoak = async (tx: Executor, { rolloutId, wave }: ComparedWave) => {
   await tx.execute(sql`update rollout_sample s set figures_at_soak = ${hostFigures} from fleet_status f
     where s.rollout_id = ${rolloutId}::uuid and s.wave = ${wave}::int and f.identity_id = s.identity_id`);
 };
@@ -90,6 +90,6 @@ export const findComparedHosts = (
 };
 
 /** Deletes the hosts of a finished comparison. */
-export const deleteComparedHosts = async (tx: Executor, wave: ComparedWave): Promise<void> => {
+export const deleteComparedHosts = async (tx: Executor, wave: ComparedWave) => {
   await tx.execute(sql`delete from rollout_sample where ${isOf(wave)}`);
 };

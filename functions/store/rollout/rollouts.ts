@@ -55,7 +55,7 @@ export interface DescribedRollout extends RolloutRow {
 const creationLockKey = 5_518_204_966_731_204n;
 
 /** Waits for the lock under which rollouts are created, and holds it until the transaction ends: so two that share hosts see each other. */
-export const lockRolloutCreation = async (tx: Executor): Promise<void> => {
+export const lockRolloutCreation = async (tx: Executor) => {
   await tx.execute(sql`select pg_advisory_xact_lock(${creationLockKey}::bigint)`);
 };
 
@@ -84,7 +84,7 @@ export const updateWave = async (
   tx: Executor,
   { rolloutId, number }: Pick<WaveRow, "rolloutId" | "number">,
   change: Partial<WaveRow>,
-): Promise<void> => {
+) => {
   await tx
     .update(rolloutWave)
     .set(change)
@@ -303,7 +303,7 @@ export const insertTargets = async (
     rules,
     reaches,
   }: { filter: FleetFilter; rules: FleetRules; reaches: readonly number[] },
-): Promise<void> => {
+) => {
   const waves = reaches.length;
   await tx.execute(sql`
     insert into rollout_target (rollout_id, place, identity_id, wave, status, reason)
@@ -441,17 +441,14 @@ export const endAssignments = async (
   tx: Executor,
   identityIds: readonly string[],
   endedAt: Date,
-): Promise<void> => {
+) => {
   if (identityIds.length === 0) return;
   await tx.execute(sql`update config_assignment set ended_at = ${timestampAt(endedAt)}
     where identity_id = any(${uuids(identityIds)}) and ended_at is null`);
 };
 
 /** Inserts open assignments. */
-export const insertAssignments = async (
-  tx: Executor,
-  rows: readonly AssignmentRow[],
-): Promise<void> => {
+export const insertAssignments = async (tx: Executor, rows: readonly AssignmentRow[]) => {
   await insertRows(tx, configAssignment, rows);
 };
 
@@ -470,7 +467,7 @@ export const updateTargets = async (
   rolloutId: string,
   changes: readonly TargetChange[],
   at: Date,
-): Promise<void> => {
+) => {
   const json = JSON.stringify(
     changes.map(({ place, status, reason, assignmentId, previousConfigId }) => ({
       place,

@@ -41,10 +41,7 @@ const columns: FilterColumns = {
 export const insertScimGroup = inserterOf(scimGroup);
 
 /** Replaces a group's row. */
-export const updateScimGroup = async (
-  tx: Executor,
-  { id, ...row }: ScimGroupRow,
-): Promise<void> => {
+export const updateScimGroup = async (tx: Executor, { id, ...row }: ScimGroupRow) => {
   await tx.update(scimGroup).set(row).where(eq(scimGroup.id, id));
 };
 
@@ -88,7 +85,7 @@ export const insertScimMembers = async (
   tx: Executor,
   groupId: string,
   userIds: readonly string[],
-): Promise<void> => {
+) => {
   const rows = userIds.map((userId) => ({ groupId, userId }));
   await insertRows(tx, scimMember, rows, sql`on conflict do nothing`);
 };
@@ -98,7 +95,7 @@ export const deleteScimMembers = async (
   tx: Executor,
   groupId: string,
   userIds: readonly string[],
-): Promise<void> => {
+) => {
   await tx
     .delete(scimMember)
     .where(and(eq(scimMember.groupId, groupId), anyOf(scimMember.userId, userIds)));

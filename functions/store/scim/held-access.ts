@@ -43,7 +43,7 @@ export const holdAllAccess = async (tx: Executor, now: Date): Promise<AccessRow[
 };
 
 /** Makes a sync that is reading the directory write nothing: its data may be older. */
-export const supersedeSyncs = async (tx: Executor): Promise<void> => {
+export const supersedeSyncs = async (tx: Executor) => {
   await tx.update(directorySync).set({ syncs: sql`${directorySync.syncs} + 1` });
 };
 
@@ -61,11 +61,7 @@ export const releasePeople = async (
 };
 
 /** Restores what was stored of SCIM users: of these users, or of all if `userIds` is null. */
-export const releaseScim = async (
-  tx: Executor,
-  userIds: readonly string[] | null,
-  now: Date,
-): Promise<void> => {
+export const releaseScim = async (tx: Executor, userIds: readonly string[] | null, now: Date) => {
   const isUser = userIds === null ? undefined : anyOf(scimUser.id, userIds);
   const isMember = userIds === null ? undefined : anyOf(scimHeldMember.userId, userIds);
   await tx
@@ -92,7 +88,7 @@ export const deleteHeldMembers = async (
   tx: Executor,
   groupId: string,
   userIds: readonly string[],
-): Promise<void> => {
+) => {
   await tx
     .delete(scimHeldMember)
     .where(and(eq(scimHeldMember.groupId, groupId), anyOf(scimHeldMember.userId, userIds)));

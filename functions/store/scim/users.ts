@@ -38,7 +38,7 @@ const columns: FilterColumns = {
 export const insertScimUser = inserterOf(scimUser);
 
 /** Replaces a user's row. */
-export const updateScimUser = async (tx: Executor, { id, ...row }: ScimUserRow): Promise<void> => {
+export const updateScimUser = async (tx: Executor, { id, ...row }: ScimUserRow) => {
   await tx.update(scimUser).set(row).where(eq(scimUser.id, id));
 };
 

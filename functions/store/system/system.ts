@@ -12,7 +12,7 @@ import { findPartitionDays } from "../ingest/partitions.ts";
 export type CoreReport = typeof coreReport.$inferSelect;
 
 /** Replaces the report of a core, and deletes those of cores that have not reported for a day. */
-export const upsertCoreReport = async (tx: Executor, report: CoreReport): Promise<void> => {
+export const upsertCoreReport = async (tx: Executor, report: CoreReport) => {
   await tx
     .insert(coreReport)
     .values(report)

@@ -33,7 +33,7 @@ export const lockBudgets = async (tx: Executor): Promise<BudgetRow[]> => {
 };
 
 /** Inserts or replaces a budget. */
-export const putBudgetRow = async (tx: Executor, row: BudgetRow): Promise<void> => {
+export const putBudgetRow = async (tx: Executor, row: BudgetRow) => {
   await tx
     .insert(volumeBudget)
     .values(row)
@@ -60,13 +60,13 @@ export const countHeldHosts = async (
 export const findHeldHosts = (db: Executor): Promise<HeldHost[]> => db.select().from(heldHost);
 
 /** Holds hosts, or continues to under another budget or in another hour. */
-export const putHeldHosts = async (tx: Executor, rows: readonly HeldHost[]): Promise<void> => {
+export const putHeldHosts = async (tx: Executor, rows: readonly HeldHost[]) => {
   const tail = sql`on conflict (host_id) do update set budget = excluded.budget, until = excluded.until`;
   await insertRows(tx, heldHost, rows, tail);
 };
 
 /** Releases hosts. */
-export const deleteHeldHosts = async (tx: Executor, hostIds: readonly string[]): Promise<void> => {
+export const deleteHeldHosts = async (tx: Executor, hostIds: readonly string[]) => {
   if (hostIds.length === 0) return;
   await tx.delete(heldHost).where(sql`${heldHost.hostId} = any(${texts(hostIds)})`);
 };

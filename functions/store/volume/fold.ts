@@ -96,7 +96,7 @@ const sumArrays = (column: SQL): SQL => {
 };
 
 /** Deletes hours that are older than two weeks, and days that are older than 400. */
-export const deleteOldVolume = async (db: Executor, now: number): Promise<void> => {
+export const deleteOldVolume = async (db: Executor, now: number) => {
   const today = Math.floor(now / dayMs);
   for (const table of [sql`volume_day`, sql`volume_total`]) {
     await db.execute(sql`update ${table} set hour_envelopes = null, hour_bytes = null

@@ -23,7 +23,7 @@ export const addSourceVolumes = async (
   tx: Executor,
   { hostId, sources }: { hostId: string; sources: readonly SourceVolume[] },
   day: number,
-): Promise<void> => {
+) => {
   const counted = sources.filter(({ records }) => records > 0n);
   if (counted.length === 0) return;
   const known = await tx.execute<{ kind: string; source: string }>(

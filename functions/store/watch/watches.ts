@@ -140,7 +140,7 @@ type NewWatchEvent = Pick<WatchEventRow, "watchId" | "at" | "kind"> &
   Partial<Pick<WatchEventRow, "count" | "receiver" | "detail">>;
 
 /** Adds an event to the history of a watch, if it still exists. */
-export const addWatchEvent = async (tx: Executor, event: NewWatchEvent): Promise<void> => {
+export const addWatchEvent = async (tx: Executor, event: NewWatchEvent) => {
   const [owner] = await tx
     .select({ id: watch.id })
     .from(watch)
@@ -163,7 +163,7 @@ export const findWatchEvents = (
     .limit(limit);
 
 /** Deletes the events before a time. */
-export const deleteWatchEvents = async (db: Executor, before: Date): Promise<void> => {
+export const deleteWatchEvents = async (db: Executor, before: Date) => {
   await db.delete(watchEvent).where(lt(watchEvent.at, before));
 };
 
@@ -176,10 +176,7 @@ export type MessageRow = typeof watchMessage.$inferSelect;
 type NewMessage = Pick<MessageRow, "id" | "watchId" | "receiver" | "body" | "createdAt">;
 
 /** Adds messages. Lock their watch first, so that they have its order. */
-export const insertMessages = async (
-  tx: Executor,
-  messages: readonly NewMessage[],
-): Promise<void> => {
+export const insertMessages = async (tx: Executor, messages: readonly NewMessage[]) => {
   if (messages.length === 0) return;
   await tx.insert(watchMessage).values(
     messages.map((message) => ({
@@ -241,7 +238,7 @@ export const deleteMessage = (db: Executor, claim: MessageClaim): Promise<boolea
 export const deleteRepeated = async (
   db: Executor,
   { watchId, receiver }: Pick<MessageRow, "watchId" | "receiver">,
-): Promise<void> => {
+) => {
   await db
     .delete(watchMessage)
     .where(
@@ -259,7 +256,7 @@ export const releaseMessage = async (
   claim: MessageClaim,
   change: Pick<MessageRow, "nextAttemptAt" | "failures" | "lastError"> &
     Partial<Pick<MessageRow, "deliveredAt">>,
-): Promise<void> => {
+) => {
   await db
     .update(watchMessage)
     .set({ leasedUntil: null, ...change })
@@ -300,7 +297,7 @@ export const findWaitingMessages = (db: Executor): Promise<WaitingMessages[]> =>
 const waitSecondsMax = 3600;
 
 /** Makes messages due whose next attempt was set by a clock that was ahead. */
-export const correctMessages = async (db: Executor, now: Date): Promise<void> => {
+export const correctMessages = async (db: Executor, now: Date) => {
   const at = timestampAt(now);
   const limit = timestampAt(now, toleranceSeconds);
   await db.execute(sql`
@@ -309,7 +306,7 @@ export const correctMessages = async (db: Executor, now: Date): Promise<void> =>
 };
 
 /** Shortens silences that began ahead of `now`, so that each lasts as long from `now` as an operator asked for. */
-export const correctSilences = async (db: Executor, now: Date): Promise<void> => {
+export const correctSilences = async (db: Executor, now: Date) => {
   const at = timestampAt(now);
   const limit = timestampAt(now, toleranceSeconds);
   await db.execute(sql`
