@@ -88,246 +88,176 @@ export const unknownToken = (): EnrollmentRefusal =>
 
 const passed = (detail: string): Finding => ({ detail, refusal: null });
 
+const refused = (
+  detail: string,
+  ...refusal: ConstructorParameters<typeof EnrollmentRefusal>
+): Finding => ({ detail, refusal: new EnrollmentRefusal(...refusal) });
+
+const rulesOf = <Facts>(finders: Readonly<Record<string, Rule<Facts>["find"]>>) =>
+  Object.entries(finders).map(([name, find]): Rule<Facts> => ({ name, find }));
+
 const rowOf = <Row extends object>(token: GivenToken<Row>): Row | null =>
   typeof token === "string" ? null : token;
 
 /** The token and the policy may be used from the address. Checked before the body is read, at the reservation, and at the record. */
-export const admissionRules: readonly Rule<AdmissionFacts>[] = [
-  {
-    name: "token_known",
-    find: ({ token }) => {
-      if (token === "not_given") return null;
-      if (token !== "unknown") return passed("the policy has issued the token");
-      return { detail: "the policy has issued no such token", refusal: unknownToken() };
-    },
+export const admissionRules = rulesOf<AdmissionFacts>({
+  token_known: ({ token }) => {
+    if (token === "not_given") return null;
+    if (token !== "unknown") return passed("the policy has issued the token");
+    return { detail: "the policy has issued no such token", refusal: unknownToken() };
   },
-  {
-    name: "token_active",
-    find: ({ token: given, now }) => {
-      const token = rowOf(given);
-      if (token === null) return null;
-      const state = tokenState(token, now);
-      if (state !== "revoked" && state !== "expired")
-        return passed(`the token is valid until ${token.expiresAt.toISOString()}`);
-      const since = (token.revokedAt ?? token.expiresAt).toISOString();
-      const refusal = new EnrollmentRefusal("token_invalid", { reason: `token_${state}` });
-      return {
-        detail: `the token ${state === "revoked" ? "was revoked" : "expired"} at ${since}`,
-        refusal,
-      };
-    },
+  token_active: ({ token: given, now }) => {
+    const token = rowOf(given);
+    if (token === null) return null;
+    const state = tokenState(token, now);
+    if (state !== "revoked" && state !== "expired")
+      return passed(`the token is valid until ${token.expiresAt.toISOString()}`);
+    const since = (token.revokedAt ?? token.expiresAt).toISOString();
+    return refused(
+      `the token ${state === "revoked" ? "was revoked" : "expired"} at ${since}`,
+      "token_invalid",
+      { reason: `token_${state}` },
+    );
   },
-  {
-    name: "policy_active",
-    find: ({ policy: { frozenAt } }) => {
-      if (frozenAt === null) return passed("the policy is not frozen");
-      return {
-        detail: `the policy was frozen at ${frozenAt.toISOString()}`,
-        refusal: new EnrollmentRefusal("policy_frozen"),
-      };
-    },
+  policy_active: ({ policy: { frozenAt } }) => {
+    if (frozenAt === null) return passed("the policy is not frozen");
+    return refused(`the policy was frozen at ${frozenAt.toISOString()}`, "policy_frozen");
   },
-  {
-    name: "policy_source_cidrs",
-    find: ({ policy, remoteAddress }) =>
-      sourceFinding("the policy", policy.allowedSourceCidrs, remoteAddress),
+  policy_source_cidrs: ({ policy, remoteAddress }) =>
+    sourceFinding("the policy", policy.allowedSourceCidrs, remoteAddress),
+  token_source_cidrs: ({ token: given, remoteAddress }) => {
+    const token = rowOf(given);
+    return token && sourceFinding("the token", token.allowedSourceCidrs, remoteAddress);
   },
-  {
-    name: "token_source_cidrs",
-    find: ({ token: given, remoteAddress }) => {
-      const token = rowOf(given);
-      return token && sourceFinding("the token", token.allowedSourceCidrs, remoteAddress);
-    },
-  },
-];
+});
 
 const sourceFinding = (whose: string, cidrs: readonly string[], address: string): Finding => {
   if (addressAllowed(cidrs, address))
     return passed(
       cidrs.length === 0 ? `${whose} allows any address` : `${whose} allows ${address}`,
     );
-  return {
-    detail: `${whose} allows ${cidrs.join(", ")}, and not ${address}`,
-    refusal: new EnrollmentRefusal("source_not_allowed"),
-  };
+  return refused(`${whose} allows ${cidrs.join(", ")}, and not ${address}`, "source_not_allowed");
 };
 
 /** The identity fits the column and the protocol. Checked before the reservation. */
-export const identityRules: readonly Rule<IdentityFacts>[] = [
-  {
-    name: "identity_length",
-    find: ({ identity, identityBytesMax }) => {
-      if (identity.length <= identityBytesMax)
-        return passed(`the identity has ${identity.length} bytes`);
-      const detail = `The identity is longer than ${identityBytesMax} bytes`;
-      return {
-        detail: `the identity has ${identity.length} bytes, more than ${identityBytesMax}`,
-        refusal: new EnrollmentRefusal("identity_not_allowed", {
-          reason: "identity_too_long",
-          detail,
-        }),
-      };
-    },
+export const identityRules = rulesOf<IdentityFacts>({
+  identity_length: ({ identity, identityBytesMax }) => {
+    if (identity.length <= identityBytesMax)
+      return passed(`the identity has ${identity.length} bytes`);
+    return refused(
+      `the identity has ${identity.length} bytes, more than ${identityBytesMax}`,
+      "identity_not_allowed",
+      {
+        reason: "identity_too_long",
+        detail: `The identity is longer than ${identityBytesMax} bytes`,
+      },
+    );
   },
-];
+});
 
 /** The device may use the token and the policy. Checked at the reservation. */
-export const deviceRules: readonly Rule<DeviceFacts>[] = [
-  {
-    name: "no_other_enrollment",
-    find: ({ isReserved }) =>
-      isReserved
-        ? {
-            detail: "another enrollment of the identity is under way, for at most a minute",
-            refusal: new EnrollmentRefusal("enrollment_in_progress"),
-          }
-        : passed("no other enrollment of the identity is under way"),
+export const deviceRules = rulesOf<DeviceFacts>({
+  no_other_enrollment: ({ isReserved }) =>
+    isReserved
+      ? refused(
+          "another enrollment of the identity is under way, for at most a minute",
+          "enrollment_in_progress",
+        )
+      : passed("no other enrollment of the identity is under way"),
+  token_uses: ({ token: given, heldByToken }) => {
+    const token = rowOf(given);
+    if (token === null) return null;
+    if (token.maxUses === 0) return passed("the token has no limit of uses");
+    const used = token.useCount + heldByToken;
+    const detail = `${used} of the token's ${token.maxUses} uses are taken`;
+    if (used < token.maxUses) return passed(detail);
+    return refused(detail, "token_invalid", { reason: "token_exhausted" });
   },
-  {
-    name: "token_uses",
-    find: ({ token: given, heldByToken }) => {
-      const token = rowOf(given);
-      if (token === null) return null;
-      if (token.maxUses === 0) return passed("the token has no limit of uses");
-      const used = token.useCount + heldByToken;
-      const detail = `${used} of the token's ${token.maxUses} uses are taken`;
-      if (used < token.maxUses) return passed(detail);
-      return {
-        detail,
-        refusal: new EnrollmentRefusal("token_invalid", { reason: "token_exhausted" }),
-      };
-    },
+  identity_prefix: ({ policy: { allowedIdentityPrefixes: prefixes }, deviceId, identity }) =>
+    prefixes.some((prefix) => composeIdentity(prefix, deviceId) === identity)
+      ? passed(`the policy allows ${identity}`)
+      : refused(
+          `the policy allows ${prefixes.join(", ")} followed by the device id, and not ${identity}`,
+          "identity_not_allowed",
+          // E4: only a caller with a valid token reaches this rule.
+          { detail: `The policy allows ${prefixes.join(", ")} followed by the device id` },
+        ),
+  token_device: ({ token: given, deviceId }) => {
+    const token = rowOf(given);
+    if (token === null) return null;
+    if (token.boundDeviceId === null) return passed("the token is bound to no device");
+    if (token.boundDeviceId === deviceId) return passed(`the token is bound to ${deviceId}`);
+    return refused(
+      `the token is bound to ${token.boundDeviceId}, and not to ${deviceId}`,
+      "device_not_allowed",
+    );
   },
-  {
-    name: "identity_prefix",
-    find: ({ policy: { allowedIdentityPrefixes: prefixes }, deviceId, identity }) =>
-      identityAllowed(prefixes, deviceId, identity)
-        ? passed(`the policy allows ${identity}`)
-        : {
-            detail: `the policy allows ${prefixes.join(", ")} followed by the device id, and not ${identity}`,
-            // E4: only a caller with a valid token reaches this rule.
-            refusal: new EnrollmentRefusal("identity_not_allowed", {
-              detail: `The policy allows ${prefixes.join(", ")} followed by the device id`,
-            }),
-          },
+  policy_platforms: ({ policy: { allowedPlatforms: platforms }, platform }) => {
+    if (platforms.length === 0) return passed("the policy allows any platform");
+    // An entry is `os` or `os/arch`.
+    if (platforms.includes(platform) || platforms.includes(platform.split("/")[0] ?? ""))
+      return passed(`the policy allows ${platform}`);
+    return refused(
+      `the policy allows ${platforms.join(", ")}, and not ${platform}`,
+      "platform_not_allowed",
+    );
   },
-  {
-    name: "token_device",
-    find: ({ token: given, deviceId }) => {
-      const token = rowOf(given);
-      if (token === null) return null;
-      if (token.boundDeviceId === null) return passed("the token is bound to no device");
-      if (token.boundDeviceId === deviceId) return passed(`the token is bound to ${deviceId}`);
-      return {
-        detail: `the token is bound to ${token.boundDeviceId}, and not to ${deviceId}`,
-        refusal: new EnrollmentRefusal("device_not_allowed"),
-      };
-    },
-  },
-  {
-    name: "policy_platforms",
-    find: ({ policy: { allowedPlatforms: platforms }, platform }) => {
-      if (platformAllowed(platforms, platform))
-        return passed(
-          platforms.length === 0
-            ? "the policy allows any platform"
-            : `the policy allows ${platform}`,
-        );
-      return {
-        detail: `the policy allows ${platforms.join(", ")}, and not ${platform}`,
-        refusal: new EnrollmentRefusal("platform_not_allowed"),
-      };
-    },
-  },
-];
+});
 
 /** An identity may enroll again. Checked at the reservation and again at the record. */
-export const reenrollmentRules: readonly Rule<ReenrollmentFacts>[] = [
-  {
-    name: "identity_not_revoked",
-    find: ({ known }) => {
-      if (known === undefined) return null;
-      if (known.revokedAt === null) return passed("the identity is not revoked");
-      return {
-        detail: `the identity was revoked at ${known.revokedAt.toISOString()}, which is final`,
-        refusal: new EnrollmentRefusal("identity_revoked", {
-          detail: "The identity was revoked, which is final: use a new device id",
-        }),
-      };
-    },
+export const reenrollmentRules = rulesOf<ReenrollmentFacts>({
+  identity_not_revoked: ({ known }) => {
+    if (known === undefined) return null;
+    if (known.revokedAt === null) return passed("the identity is not revoked");
+    return refused(
+      `the identity was revoked at ${known.revokedAt.toISOString()}, which is final`,
+      "identity_revoked",
+      { detail: "The identity was revoked, which is final: use a new device id" },
+    );
   },
-  {
-    name: "same_node",
-    find: ({ known, isInUse, attestation }) => {
-      if (known === undefined || attestation === null) return null;
-      const { issuer, claims } = known.attestation ?? {};
-      const refusal = new EnrollmentRefusal("identity_exists", {
-        reason: "identity_of_another_node",
-      });
-      if (issuer !== undefined && issuer !== attestation.issuer)
-        return { detail: `the identity belongs to a node of ${issuer}`, refusal };
-      if (!isInUse) return passed("the identity has no active certificate");
-      if (claims?.node_uid === attestation.claims.node_uid)
-        return passed("the same node has enrolled it");
-      const node =
-        claims?.node_uid === undefined
-          ? "a bootstrap token"
-          : `the node with the uid ${claims.node_uid}`;
-      return {
-        detail: `the identity has an active certificate, and ${node} has enrolled it`,
-        refusal,
-      };
-    },
+  same_node: ({ known, isInUse, attestation }) => {
+    if (known === undefined || attestation === null) return null;
+    const { issuer, claims } = known.attestation ?? {};
+    const refusedFor = (detail: string) =>
+      refused(detail, "identity_exists", { reason: "identity_of_another_node" });
+    if (issuer !== undefined && issuer !== attestation.issuer)
+      return refusedFor(`the identity belongs to a node of ${issuer}`);
+    if (!isInUse) return passed("the identity has no active certificate");
+    if (claims?.node_uid === attestation.claims.node_uid)
+      return passed("the same node has enrolled it");
+    const node =
+      claims?.node_uid === undefined
+        ? "a bootstrap token"
+        : `the node with the uid ${claims.node_uid}`;
+    return refusedFor(`the identity has an active certificate, and ${node} has enrolled it`);
   },
-  {
-    name: "reenrollment",
-    find: ({ policy: { reenrollment }, known, isInUse }) => {
-      if (known === undefined) return null;
-      if (!isInUse) return passed("the identity has enrolled before and has no active certificate");
-      const detail = `the identity has an active certificate, and the policy's reenrollment is ${reenrollment}`;
-      return reenrollment === "deny"
-        ? { detail, refusal: new EnrollmentRefusal("identity_exists") }
-        : passed(`${detail}: the certificate would be replaced`);
-    },
+  reenrollment: ({ policy: { reenrollment }, known, isInUse }) => {
+    if (known === undefined) return null;
+    if (!isInUse) return passed("the identity has enrolled before and has no active certificate");
+    const detail = `the identity has an active certificate, and the policy's reenrollment is ${reenrollment}`;
+    return reenrollment === "deny"
+      ? refused(detail, "identity_exists")
+      : passed(`${detail}: the certificate would be replaced`);
   },
-];
+});
 
 /** The policy may admit another host. Checked at the reservation. */
-export const firstEnrollmentRules: readonly Rule<FirstEnrollmentFacts>[] = [
-  {
-    name: "max_enrollments",
-    find: ({ policy, known, heldFirsts }) => {
-      if (known !== undefined) return null;
-      if (policy.maxEnrollments === 0) return passed("the policy has no limit of hosts");
-      const enrolled = policy.enrollmentCount + heldFirsts;
-      const detail = `${enrolled} of the policy's ${policy.maxEnrollments} first enrollments are taken`;
-      if (enrolled < policy.maxEnrollments) return passed(detail);
-      return { detail, refusal: new EnrollmentRefusal("enrollment_limit_reached") };
-    },
+export const firstEnrollmentRules = rulesOf<FirstEnrollmentFacts>({
+  max_enrollments: ({ policy, known, heldFirsts }) => {
+    if (known !== undefined) return null;
+    if (policy.maxEnrollments === 0) return passed("the policy has no limit of hosts");
+    const enrolled = policy.enrollmentCount + heldFirsts;
+    const detail = `${enrolled} of the policy's ${policy.maxEnrollments} first enrollments are taken`;
+    if (enrolled < policy.maxEnrollments) return passed(detail);
+    return refused(detail, "enrollment_limit_reached");
   },
-  {
-    name: "max_enrollments_per_hour",
-    find: ({ policy, known, heldFirsts, lastHour }) => {
-      if (known !== undefined) return null;
-      if (policy.maxEnrollmentsPerHour === 0)
-        return passed("the policy has no limit of hosts in an hour");
-      const enrolled = lastHour + heldFirsts;
-      const detail = `${enrolled} of the policy's ${policy.maxEnrollmentsPerHour} first enrollments in an hour are taken`;
-      if (enrolled < policy.maxEnrollmentsPerHour) return passed(detail);
-      return {
-        detail,
-        refusal: new EnrollmentRefusal("enrollment_rate_limited", { retryAfterSeconds: 60 }),
-      };
-    },
+  max_enrollments_per_hour: ({ policy, known, heldFirsts, lastHour }) => {
+    if (known !== undefined) return null;
+    if (policy.maxEnrollmentsPerHour === 0)
+      return passed("the policy has no limit of hosts in an hour");
+    const enrolled = lastHour + heldFirsts;
+    const detail = `${enrolled} of the policy's ${policy.maxEnrollmentsPerHour} first enrollments in an hour are taken`;
+    if (enrolled < policy.maxEnrollmentsPerHour) return passed(detail);
+    return refused(detail, "enrollment_rate_limited", { retryAfterSeconds: 60 });
   },
-];
-
-/** Whether `identity` is one of the prefixes followed by the encoded device id, byte for byte. */
-const identityAllowed = (prefixes: readonly string[], deviceId: string, identity: string) =>
-  prefixes.some((prefix) => composeIdentity(prefix, deviceId) === identity);
-
-/** Whether `os/arch` is among the allowed `os` and `os/arch`; an empty list allows any. */
-const platformAllowed = (allowed: readonly string[], platform: string) =>
-  allowed.length === 0 ||
-  allowed.includes(platform) ||
-  allowed.includes(platform.split("/")[0] ?? "");
+});
