@@ -11,7 +11,7 @@ import { createApp } from "./app.ts";
 import { databaseCommands, serverUsage } from "./commands.ts";
 import { type CoreConfig, parseCommandConfig, parseCoreConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
-import { createLogSigner, type LogSigner } from "./domain/completeness/log-signer.ts";
+import { createLogSigner, type LogSigner } from "./domain/completeness/write-statement.ts";
 import { createRestoreCheck } from "./domain/directory/restored.ts";
 import type { LicenseSource } from "./domain/licensing/license.ts";
 import { sendMsMax } from "./domain/watch/deliver.ts";

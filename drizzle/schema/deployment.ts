@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { check } from "drizzle-orm/pg-core";
+import { check, jsonb } from "drizzle-orm/pg-core";
 import { bigint, boolean, integer, nullable, table, text, timestamp, uuid } from "./columns.ts";
 
 /** One row: the deployment that this database belongs to. A core with another SVC_TENANT_ID refuses to start. */
@@ -55,3 +55,49 @@ export const coreOutage = table("core_outage", {
   beganAt: timestamp(),
   endedAt: timestamp(),
 });
+
+/** A result of one of core's readiness checks. */
+export interface ReportedCheck {
+  /** The readiness endpoint that runs it: core, ingest or licensing. */
+  endpoint: string;
+  name: string;
+  status: "ready" | "not_ready" | "disabled";
+  detail: string;
+  /** RFC 3339: since when it has this status. */
+  since: string;
+}
+
+/** The newest report of each core, which it writes every few seconds. Another core deletes it a day after the last one. */
+export const coreReport = table("core_report", {
+  /** Identifies the process, not the machine. */
+  id: uuid().primaryKey(),
+  machine: text(),
+  version: text(),
+  startedAt: timestamp(),
+  reportedAt: timestamp(),
+  /** When it was told to stop; null while it was not. */
+  stoppedAt: nullable.timestamp(),
+  /** The Forward streams that are open; null without ingest. */
+  streams: nullable.integer(),
+  clockAheadMs: integer(),
+  checks: jsonb().$type<readonly ReportedCheck[]>().notNull(),
+  /** When its certificates expire, by name: RFC 3339. */
+  certificates: jsonb().$type<Readonly<Record<string, string>>>().notNull(),
+});
+
+/** One row: when retention last saw the database's clock, by that clock, and the jump that holds retention back. */
+export const retentionClock = table(
+  "retention_clock",
+  {
+    singleton: boolean().primaryKey().default(true),
+    seenAt: timestamp(),
+    /** The last time before a jump of more than a day, and the first after it; null while retention is not paused. */
+    jumpedFrom: nullable.timestamp(),
+    jumpedAt: nullable.timestamp(),
+    /** The UTC day on which data was dropped last. */
+    droppedOn: nullable.timestamp(),
+    /** Until then an operator lets more than one day of data be dropped on a day. */
+    confirmedUntil: nullable.timestamp(),
+  },
+  (columns) => [check("retention_clock_singleton", sql`${columns.singleton}`)],
+);

@@ -2,16 +2,28 @@ import { sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { loadModule, parseSync } from "libpg-query";
 import { errorCode } from "#kit/describe-error.ts";
-import { rowsMax, type ToolResult, toolError } from "#proto/chat/session.ts";
+import { type RelationSummary, rowsMax, type ToolResult, toolError } from "#proto/chat/session.ts";
 import type { Database } from "../store/database/database.ts";
 import type { FleetRules, FleetThresholds } from "../store/fleet/rows.ts";
 import { adoptChatRole, type ChatLogin, ChatRoleFault, makeChatRole } from "./chat-role.ts";
-import type { ChatSql } from "./chat-sql.ts";
 import { checkStatement, type Readable } from "./check-statement.ts";
 import { admitRoles } from "./public-role.ts";
 import { computedColumns, relations, relationsAt } from "./relations.ts";
 import { type BoundStatement, LoginRejected, type QueryOptions, runQuery } from "./run-query.ts";
 import { StatementRefused } from "./statement-bounds.ts";
+
+/** The SQL tools of the chat agent: a fixed set of relations, read by a login role that can read nothing else. */
+export interface ChatSql {
+  relations(): readonly RelationSummary[];
+  /** Returns the columns, units and rules of a relation; a result of kind `error` for an unknown name. */
+  describe(name: string): ToolResult;
+  /**
+   * Runs one SELECT and returns its rows. Returns a result of kind `error` for a rejected or failed statement, for the model to correct; its
+   * message names the rule, and has no data from outside the relations. On abort, cancels the query and rejects with the signal's reason.
+   */
+  query(statement: string, signal: AbortSignal): Promise<ToolResult>;
+  close(): Promise<void>;
+}
 
 /** The dependencies of the SQL tools. */
 export interface ChatSqlNeeds {

@@ -3,12 +3,13 @@ import {
   createGroup,
   deleteGroup,
   findGroup,
+  listGroups,
+  readMembers,
   replaceGroup,
   updateGroup,
 } from "../domain/scim/groups.ts";
 import { parseOperations } from "../domain/scim/parse-scim.ts";
 import type { ScimCore } from "../domain/scim/push.ts";
-import { listGroups, readMembers } from "../domain/scim/read.ts";
 import {
   listMessage,
   listQueryOf,

@@ -9,6 +9,7 @@ import type { Origin } from "../domain/audit/audit-log.ts";
 import type { AuthenticateProvider } from "../domain/scim/authenticate-provider.ts";
 import { type Route, readJson } from "../http/route.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
+import type { ScimPage } from "../store/scim/filter.ts";
 import type { Projection, ResourceView } from "./views.ts";
 
 /** The input of a handler. */
@@ -99,15 +100,8 @@ const countDefault = 100;
 export const countMax = 200;
 const startMax = 1_000_000_000;
 
-/** The part of a list that a request names. */
-interface ListQuery {
-  filter: ScimFilter | null;
-  offset: number;
-  limit: number;
-}
-
 /** Parses `filter`, `startIndex` and `count`. Throws `scim_filter_invalid`, `scim_value_invalid`. */
-export const listQueryOf = (query: URLSearchParams): ListQuery => {
+export const listQueryOf = (query: URLSearchParams): ScimPage => {
   const start = Math.min(Math.max(integerOf(query, "startIndex") ?? 1, 1), startMax);
   const count = Math.min(Math.max(integerOf(query, "count") ?? countDefault, 0), countMax);
   const filter = query.get("filter");
@@ -121,7 +115,7 @@ export const listQueryOf = (query: URLSearchParams): ListQuery => {
 /** Returns a list as a SCIM message. */
 export const listMessage = (
   total: number,
-  { offset }: Pick<ListQuery, "offset">,
+  { offset }: Pick<ScimPage, "offset">,
   resources: readonly ResourceView[],
 ) => ({
   schemas: [scimUrn.list],

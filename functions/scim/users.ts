@@ -1,8 +1,14 @@
 import { scimBasePath } from "#proto/scim/resources.ts";
 import { parseOperations } from "../domain/scim/parse-scim.ts";
 import type { ScimCore } from "../domain/scim/push.ts";
-import { listUsers } from "../domain/scim/read.ts";
-import { createUser, deleteUser, findUser, replaceUser, updateUser } from "../domain/scim/users.ts";
+import {
+  createUser,
+  deleteUser,
+  findUser,
+  listUsers,
+  replaceUser,
+  updateUser,
+} from "../domain/scim/users.ts";
 import { listMessage, listQueryOf, type ScimRouteDefinition } from "./scim-route.ts";
 import { locationOf, project, userView } from "./views.ts";
 

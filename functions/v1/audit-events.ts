@@ -7,7 +7,7 @@ import {
   exportAuditEvents,
   type NamedAuditEvent,
 } from "#functions/domain/audit/browse.ts";
-import { auditChainStatus } from "#functions/domain/audit/verify-chain.ts";
+import { auditChainStatus } from "#functions/domain/audit/chain.ts";
 import { type CsvColumns, csvReply, csvTexts, csvType } from "#functions/http/csv.ts";
 import { createDownloads, downloadName } from "#functions/http/download.ts";
 import { resource, scope } from "#functions/http/resource.ts";

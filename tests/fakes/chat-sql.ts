@@ -1,4 +1,4 @@
-import type { ChatSql } from "#functions/chat-sql/chat-sql.ts";
+import type { ChatSql } from "#functions/chat-sql/create-chat-sql.ts";
 import type { ToolResult } from "#proto/chat/session.ts";
 
 /** SQL tools whose results a test chooses. */

@@ -8,7 +8,7 @@ import { redeemCode } from "../operator-session/codes.ts";
 import { createAuthenticateProvider } from "../scim/authenticate-provider.ts";
 import { createTokenExchange } from "../workload/exchange-token.ts";
 import { flushRefusals } from "./flush-refusals.ts";
-import { recordProviderLogout, recordSignIn } from "./record-sign-in.ts";
+import { recordProviderLogout, recordSignIn } from "./web-sessions.ts";
 
 const test = await useTestCore({ env: scimEnvironment });
 const { core, people } = test;

@@ -1,4 +1,4 @@
-import type { ChatSql } from "#functions/chat-sql/chat-sql.ts";
+import type { ChatSql } from "#functions/chat-sql/create-chat-sql.ts";
 import type { Inference } from "#functions/inference/inference.ts";
 import type { ReceiptKey } from "#proto/chat/receipt.ts";
 

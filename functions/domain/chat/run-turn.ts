@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { ChatSql } from "#functions/chat-sql/chat-sql.ts";
+import type { ChatSql } from "#functions/chat-sql/create-chat-sql.ts";
 import type { Core } from "#functions/core.ts";
 import type { InferencePart, InferenceTool } from "#functions/inference/inference.ts";
 import { Problem } from "#functions/problems.ts";
@@ -11,8 +11,8 @@ import {
 import type { Executor } from "#functions/store/database/database.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { Receipt } from "#proto/chat/receipt.ts";
-import type { MessagePart } from "#proto/chat/session.ts";
 import {
+  type MessagePart,
   type RelationSummary,
   type ToolName,
   type ToolResult,

@@ -14,6 +14,7 @@ import {
   listLogHashes,
 } from "#functions/store/completeness/log.ts";
 import { findRangeBlock, type RangeBlock } from "#functions/store/completeness/range-blocks.ts";
+import { findHostNamed } from "#functions/store/completeness/report.ts";
 import { findHostCertificate } from "#functions/store/ingest/accounts.ts";
 import { createProver, leafHash, type TreeProver } from "#proto/completeness/merkle.ts";
 import { formatCheckpoint } from "#proto/completeness/signed-note.ts";
@@ -35,6 +36,7 @@ import {
 } from "#proto/completeness/statement-line.ts";
 import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decodePemBundle } from "#proto/pem.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 
 /** The contents that a caller asks for in the file of a statement. */
 export interface StatementOrder {
@@ -280,4 +282,31 @@ const certificateOf = async (
   const issued = await findHostCertificate(db, host, certificateSha256);
   const [der] = (issued && decodePemBundle(issued.certificatePem, "CERTIFICATE")) ?? [];
   return der ? formatFileCertificate(der) : "";
+};
+
+/** Selects the parts of a statement that an operator may read: never blocks, which are telemetry. `host` may be a device id. */
+type ReadOrder = Omit<StatementOrder, "onBlock">;
+
+/** Yields the file of an hour's statement; audited before the first part. Throws 404 `not_found` as `exportStatement` does. */
+export const readStatement = async (
+  core: Pick<Core, "db" | "reports" | "clock" | "entropy" | "codec">,
+  order: ReadOrder,
+  by: By,
+): Promise<AsyncGenerator<string, void, void>> => {
+  const { hour, withAccounts } = order;
+  const host = order.host === undefined ? undefined : await findHostNamed(core.reports, order.host);
+  const parts = exportStatement({ db: core.reports, codec: core.codec }, { ...order, host });
+  // Throws without a statement.
+  const first = await parts.next();
+  await core.db.transaction((tx) =>
+    recordOperatorAction(tx, core, by, {
+      action: "completeness.read",
+      target: { type: "completeness_statement", id: hourText(hour.getTime()) },
+      details: { host, accounts: withAccounts },
+    }),
+  );
+  return (async function* () {
+    if (!first.done) yield first.value;
+    yield* parts;
+  })();
 };

@@ -21,8 +21,7 @@ import { createTestCa, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { createStatedHost, type StatedHost } from "#tests/support/stated-host.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
-import { createLogSigner, type LogSigner } from "./log-signer.ts";
-import { writeStatement } from "./write-statement.ts";
+import { createLogSigner, type LogSigner, writeStatement } from "./write-statement.ts";
 
 const ten = Date.UTC(2026, 10, 25, 10);
 const host = "https://fleet.example.test/dc-3/host-3";

@@ -16,8 +16,12 @@ import { createStatedHost, type StatedHost } from "#tests/support/stated-host.ts
 import { storedQueue } from "#tests/support/stored-envelopes.ts";
 import { blockFileName } from "./block-file.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
-import { createLogSigner, type LogSigner } from "./log-signer.ts";
-import { type StatementCore, writeStatement } from "./write-statement.ts";
+import {
+  createLogSigner,
+  type LogSigner,
+  type StatementCore,
+  writeStatement,
+} from "./write-statement.ts";
 
 const minuteMs = 60_000;
 const ten = Date.UTC(2026, 10, 25, 10);

@@ -1,14 +1,5 @@
-/**
- * Writes the statements of hours (docs/completeness-proof.md). Invariants:
- * - Each hour has one statement, in order and without a gap, even if no host has a line: one core at a time has the right to write, and the
- *   transaction that appends to the log checks that it still has it.
- * - Lines are stored earlier, in short transactions, because an export waits for every transaction that writes. Lines of a failed attempt
- *   belong to no statement, and the next writer deletes them.
- * - An account that arrived, was delivered, or was lost by its stream after the statement of its hour is in a later statement as a
- *   correction.
- */
-
 import type { ConfiguredCore, Core } from "#functions/core.ts";
+import { readPublicKey, type SigningKey } from "#functions/signer/cryptography.ts";
 import {
   type HostHour,
   listHosts,
@@ -36,7 +27,13 @@ import { dayMs, hourMs } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import { graceMs, hasDelivered } from "#proto/completeness/hour-state.ts";
 import { createTree, leafHash, merkleRoot } from "#proto/completeness/merkle.ts";
-import { formatCheckpoint, signNote } from "#proto/completeness/signed-note.ts";
+import {
+  formatCheckpoint,
+  isNoteKeyName,
+  type NoteKey,
+  noteKeyOf,
+  signNote,
+} from "#proto/completeness/signed-note.ts";
 import {
   accountsPayload,
   compareHosts,
@@ -46,9 +43,18 @@ import {
   type StatementLine,
 } from "#proto/completeness/statement-line.ts";
 import { recordAudit } from "../audit/audit-log.ts";
-import type { LogSigner } from "./log-signer.ts";
 import { type HourRules, readHourRules, readHourStatuses } from "./report-completeness.ts";
 import { findSettledHours } from "./settle-hours.ts";
+
+/**
+ * Writes the statements of hours (docs/completeness-proof.md). Invariants:
+ * - Each hour has one statement, in order and without a gap, even if no host has a line: one core at a time has the right to write, and the
+ *   transaction that appends to the log checks that it still has it.
+ * - Lines are stored earlier, in short transactions, because an export waits for every transaction that writes. Lines of a failed attempt
+ *   belong to no statement, and the next writer deletes them.
+ * - An account that arrived, was delivered, or was lost by its stream after the statement of its hour is in a later statement as a
+ *   correction.
+ */
 
 /** The parts of core that write statements. */
 export type StatementCore = ConfiguredCore & {
@@ -266,4 +272,23 @@ const readHourLines = async (
     const correctedMs = areCorrections ? hourMs : null;
     return [lineOf(status, sums, { host, correctedMs, delivered, of: digest })];
   });
+};
+
+/** Signs the heads of the log of statements. */
+export interface LogSigner {
+  /** Its name is the origin of the log. */
+  key: NoteKey;
+  sign(data: Uint8Array): Promise<Uint8Array>;
+}
+
+/** Creates the signer of a log from an Ed25519 key. Throws `TypeError` for another key. */
+export const createLogSigner = async (
+  origin: string,
+  signingKey: SigningKey,
+): Promise<LogSigner> => {
+  const parts = readPublicKey(signingKey.spki);
+  if (parts?.algorithm !== "ed25519") throw new TypeError("must hold an Ed25519 key");
+  if (!isNoteKeyName(origin))
+    throw new TypeError("the origin of the log must have no spaces and no +");
+  return { key: await noteKeyOf(origin, parts.bits), sign: async (data) => signingKey.sign(data) };
 };

@@ -1,5 +1,6 @@
 import { Problem, requireFound } from "#functions/problems.ts";
 import type { Executor } from "#functions/store/database/database.ts";
+import type { ScimList, ScimPage } from "#functions/store/scim/filter.ts";
 import {
   deleteScimGroup,
   deleteScimMembers,
@@ -8,7 +9,9 @@ import {
   insertScimGroup,
   insertScimMembers,
   isGroupNameTaken,
+  listScimGroups,
   type ScimGroupRow,
+  type ScimMemberRow,
   updateScimGroup,
 } from "#functions/store/scim/groups.ts";
 import { deleteHeldMembers, findHeldMembers } from "#functions/store/scim/held-access.ts";
@@ -19,7 +22,14 @@ import type { ScimFilter } from "#proto/scim/filter.ts";
 import { ScimGroupInput, ScimMembers, type ScimOperation } from "#proto/scim/resources.ts";
 import { isUuid } from "#proto/values.ts";
 import type { Origin } from "../audit/audit-log.ts";
-import { canonicalName, parseScim, refuseReadOnly, targetsOf, unknownPath } from "./parse-scim.ts";
+import {
+  canonicalName,
+  parseScim,
+  refuseReadOnly,
+  targetsOf,
+  unknownPath,
+  withFilterProblem,
+} from "./parse-scim.ts";
 import { type Pushed, push, roleGroups, type ScimCore } from "./push.ts";
 
 /** Creates a group. Throws 400 `scim_value_invalid`, 409 `scim_value_taken`. */
@@ -113,6 +123,31 @@ export const deleteGroup = (core: ScimCore, id: string, origin: Origin): Promise
 /** Finds a group. Throws 404 `not_found`. */
 export const findGroup = async (db: Executor, id: string): Promise<ScimGroupRow> =>
   requireFound(isUuid(id) ? await findScimGroup(db, id) : undefined, "group");
+
+/** A group with its members; none if the caller does not need them. */
+interface GroupWithMembers {
+  group: ScimGroupRow;
+  members: readonly ScimMemberRow[];
+}
+
+/** Returns one page of the groups. Throws `scim_filter_invalid` for a filter that core does not support. */
+export const listGroups = async (
+  { db }: Pick<ScimCore, "db">,
+  page: ScimPage,
+  withMembers: boolean,
+): Promise<ScimList<GroupWithMembers>> => {
+  const { rows, total } = await withFilterProblem(() => listScimGroups(db, page));
+  const ids = rows.map(({ id }) => id);
+  const members = withMembers && ids.length > 0 ? await findScimMembers(db, ids) : [];
+  const byGroup = Map.groupBy(members, ({ groupId }) => groupId);
+  return { rows: rows.map((group) => ({ group, members: byGroup.get(group.id) ?? [] })), total };
+};
+
+/** Returns the members of a group. */
+export const readMembers = (
+  { db }: Pick<ScimCore, "db">,
+  groupId: string,
+): Promise<ScimMemberRow[]> => findScimMembers(db, [groupId]);
 
 const applyChange = async (
   tx: Executor,

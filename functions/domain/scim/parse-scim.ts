@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { Problem } from "#functions/problems.ts";
+import { UnsupportedFilter } from "#functions/store/scim/filter.ts";
 import { parseScimPath, type ScimPath, ScimSyntaxError } from "#proto/scim/filter.ts";
 import { type ScimOperation, ScimPatch } from "#proto/scim/resources.ts";
 
@@ -116,4 +117,17 @@ const withCanonicalNames = (value: unknown): unknown => {
       withCanonicalNames(member),
     ]),
   );
+};
+
+/** Returns what `list` does. Throws `scim_filter_invalid` for a filter that core does not support. */
+export const withFilterProblem = async <Result>(list: () => Promise<Result>): Promise<Result> => {
+  try {
+    return await list();
+  } catch (error) {
+    if (!(error instanceof UnsupportedFilter)) throw error;
+    throw new Problem("scim_filter_invalid", {
+      detail: `The filter is not supported: ${error.message}`,
+      cause: error,
+    });
+  }
 };

@@ -1,10 +1,12 @@
 import { Problem, requireFound } from "#functions/problems.ts";
 import type { Executor } from "#functions/store/database/database.ts";
+import type { ScimList, ScimPage } from "#functions/store/scim/filter.ts";
 import {
   deleteScimUser,
   findScimUser,
   findTakenAttribute,
   insertScimUser,
+  listScimUsers,
   type ScimUserRow,
   updateScimUser,
 } from "#functions/store/scim/users.ts";
@@ -19,7 +21,14 @@ import {
 import { emailsMax, type ScimOperation, ScimUserInput } from "#proto/scim/resources.ts";
 import { isUuid } from "#proto/values.ts";
 import type { Origin } from "../audit/audit-log.ts";
-import { canonicalName, parseScim, refuseReadOnly, targetsOf, unknownPath } from "./parse-scim.ts";
+import {
+  canonicalName,
+  parseScim,
+  refuseReadOnly,
+  targetsOf,
+  unknownPath,
+  withFilterProblem,
+} from "./parse-scim.ts";
 import { push, type ScimCore, subjectOf } from "./push.ts";
 
 /** Creates a user. Throws 400 `scim_value_invalid`, 409 `scim_value_taken`. */
@@ -80,6 +89,12 @@ export const deleteUser = (core: ScimCore, id: string, origin: Origin): Promise<
 /** Finds a user. Throws 404 `not_found`. */
 export const findUser = async (db: Executor, id: string): Promise<ScimUserRow> =>
   requireFound(isUuid(id) ? await findScimUser(db, id) : undefined, "user");
+
+/** Returns one page of the users. Throws `scim_filter_invalid` for a filter that core does not support. */
+export const listUsers = (
+  { db }: Pick<ScimCore, "db">,
+  page: ScimPage,
+): Promise<ScimList<ScimUserRow>> => withFilterProblem(() => listScimUsers(db, page));
 
 const changeUser = (
   core: ScimCore,

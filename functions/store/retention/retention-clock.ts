@@ -5,7 +5,7 @@
  * - At most one day's data is dropped on a day, unless an operator has confirmed more.
  */
 import { and, eq, isNull, lt, or } from "drizzle-orm";
-import { retentionClock } from "#drizzle/schema/retention.ts";
+import { retentionClock } from "#drizzle/schema/deployment.ts";
 import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { findRetentionPause, pauseBetween, type RetentionPause } from "./retention-pause.ts";

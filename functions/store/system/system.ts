@@ -1,7 +1,7 @@
 /** The reports of cores on themselves (docs/operate.md), and the figures of their database. */
 
 import { lt, sql } from "drizzle-orm";
-import { coreReport } from "#drizzle/schema/system.ts";
+import { coreReport } from "#drizzle/schema/deployment.ts";
 import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { readServerSettings } from "../database/server-settings.ts";

@@ -1,8 +1,6 @@
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
-import { verifyAudit } from "#functions/domain/audit/chain.ts";
-import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
-import { verifyChain } from "#functions/domain/audit/verify-chain.ts";
+import { chainAuditEvents, verifyAudit, verifyChain } from "#functions/domain/audit/chain.ts";
 import type { AuditChainView } from "#proto/audit-event.ts";
 import { type TestCore, useTestCore } from "#tests/support/core.ts";
 

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
-import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
+import { chainAuditEvents } from "#functions/domain/audit/chain.ts";
 import { searchedEventsMax } from "#functions/store/audit/list.ts";
 import type { AuditEventView, RecordNames } from "#proto/audit-event.ts";
 import { createTestToken } from "#tests/support/collector.ts";

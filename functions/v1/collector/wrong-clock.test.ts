@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
-import { verifyChain } from "#functions/domain/audit/verify-chain.ts";
+import { verifyChain } from "#functions/domain/audit/chain.ts";
 import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
 import { correctTimes } from "#functions/jobs/core-jobs.ts";
 import { createDatabaseClock, followDatabase } from "#functions/jobs/database-clock.ts";

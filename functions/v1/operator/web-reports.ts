@@ -1,7 +1,10 @@
 import * as v from "valibot";
 import type { ConfiguredCore } from "#functions/core.ts";
-import { recordProviderLogout, recordSignIn } from "#functions/domain/audit/record-sign-in.ts";
-import { recordSignOut } from "#functions/domain/audit/record-sign-out.ts";
+import {
+  recordProviderLogout,
+  recordSignIn,
+  recordSignOut,
+} from "#functions/domain/audit/web-sessions.ts";
 import { resource, web, webItself } from "#functions/http/resource.ts";
 import { ReasonCode } from "#functions/http/route.ts";
 import { Id, Identifier, inCamelCase, StoredTimestamp } from "#proto/values.ts";

@@ -1,7 +1,7 @@
 import { cp, mkdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseDocument } from "yaml";
-import { createLogSigner } from "#functions/domain/completeness/log-signer.ts";
+import { createLogSigner } from "#functions/domain/completeness/write-statement.ts";
 import { createNodeSigningKey } from "#functions/node/node-cryptography.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { hourMs } from "#kit/clock.ts";

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
-import { readStatement } from "#functions/domain/completeness/read-statement.ts";
+import { readStatement } from "#functions/domain/completeness/export-statement.ts";
 import { createDownloads, downloadName } from "#functions/http/download.ts";
 import { scope } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
