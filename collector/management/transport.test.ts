@@ -25,6 +25,8 @@ const to = (server: ManagementServer, over: Partial<TransportOptions> = {}) => (
   ...over,
 });
 const request = { path: "/v1/x", body: { a: "é" } };
+const fails = (asked: Promise<unknown>, failure: object) =>
+  expect(asked).rejects.toMatchObject({ failure });
 
 describe.each([
   ["HTTP/1.1", false],
@@ -56,9 +58,7 @@ describe.each([
     const server = await startServer({ http2 });
     server.reply(() => new Promise<never>(() => undefined));
     // On a busy machine the timeout may pass before the server receives anything.
-    await expect(postJson(to(server, { timeoutMs: 50 }), request)).rejects.toMatchObject({
-      failure: { code: "timeout" },
-    });
+    await fails(postJson(to(server, { timeoutMs: 50 }), request), { code: "timeout" });
     const stop = new AbortController();
     const asked = postJson(to(server), { ...request, path: "/v1/stopped", signal: stop.signal });
     const stopped = expect(asked).rejects.toThrow("stopping");
@@ -66,9 +66,7 @@ describe.each([
     stop.abort(new Error("stopping"));
     await stopped;
     server.reply(() => "cut");
-    await expect(postJson(to(server), request)).rejects.toMatchObject({
-      failure: { code: "unreachable", action: "retry" },
-    });
+    await fails(postJson(to(server), request), { code: "unreachable", action: "retry" });
   });
 
   it("resumes the TLS session of the request before, as often as it is known, and none of another transport", async () => {
@@ -89,42 +87,32 @@ describe.each([
   it("reads at most 1 MiB", async () => {
     const server = await startServer({ http2 });
     server.reply(() => ({ status: 200, body: { long: "x".repeat(1_100_000) } }));
-    await expect(postJson(to(server), request)).rejects.toMatchObject({
-      failure: { code: "answer_invalid" },
-    });
+    await fails(postJson(to(server), request), { code: "answer_invalid" });
   });
 
   it("checks the certificate against the server name if there is one, else against the URL's host", async () => {
     const server = await startServer({ http2, name: "core.internal" });
-    await expect(postJson(to(server), request)).rejects.toMatchObject({
-      failure: {
-        code: "server_untrusted",
-        action: "stop",
-        message: expect.stringContaining("another name"),
-      },
+    await fails(postJson(to(server), request), {
+      code: "server_untrusted",
+      action: "stop",
+      message: expect.stringContaining("another name"),
     });
     expect((await postJson(to(server, { serverName: "core.internal" }), request)).status).toBe(200);
-    await expect(
-      postJson(to(server, { caPem: undefined, serverName: "core.internal" }), request),
-    ).rejects.toMatchObject({
-      failure: {
-        code: "server_untrusted",
-        message: expect.stringMatching(/: [^;]+; compare the CA bundle given/),
-      },
+    await fails(postJson(to(server, { caPem: undefined, serverName: "core.internal" }), request), {
+      code: "server_untrusted",
+      message: expect.stringMatching(/: [^;]+; compare the CA bundle given/),
     });
     expect(server.calls).toHaveLength(1);
   });
 
   it("names both clocks, not the CA bundle, where the certificate is not valid at this host's time", async () => {
     const server = await startServer({ http2, notBefore: new Date("2098-01-01") });
-    await expect(postJson(to(server), { ...request, bearer: "a-token" })).rejects.toMatchObject({
-      failure: {
-        code: "server_untrusted",
-        action: "fix_clock",
-        message: expect.stringMatching(
-          /is not yet valid: this host's clock says .{25} GMT, the server's .{25} GMT$/,
-        ),
-      },
+    await fails(postJson(to(server), { ...request, bearer: "a-token" }), {
+      code: "server_untrusted",
+      action: "fix_clock",
+      message: expect.stringMatching(
+        /is not yet valid: this host's clock says .{25} GMT, the server's .{25} GMT$/,
+      ),
     });
     // Nothing was sent but a question for the time.
     expect(server.calls).toMatchObject([{ body: {}, authorization: undefined }]);
@@ -138,11 +126,9 @@ describe.each([
       { ...to(await startServer({ http2 })), baseUrl: `https://127.0.0.1:${port}` },
       request,
     );
-    await expect(asked).rejects.toMatchObject({
-      failure: {
-        code: "unreachable",
-        message: "there is no TLS on this port; use that of core's TLS edge",
-      },
+    await fails(asked, {
+      code: "unreachable",
+      message: "there is no TLS on this port; use that of core's TLS edge",
     });
     plain.close();
   });
@@ -162,10 +148,8 @@ describe("an open session", () => {
     const shared = to(server, { session: () => session });
     await postJson(shared, { ...request, credentials });
     server.reply(() => new Promise<never>(() => undefined));
-    await expect(
-      postJson({ ...shared, timeoutMs: 50 }, { ...request, credentials }),
-    ).rejects.toMatchObject({
-      failure: { code: "timeout" },
+    await fails(postJson({ ...shared, timeoutMs: 50 }, { ...request, credentials }), {
+      code: "timeout",
     });
     server.reply(() => ({ status: 200, body: { ok: true } }));
     await postJson(shared, { ...request, path: "/v1/after", credentials });
@@ -193,8 +177,9 @@ describe("an open session", () => {
     const session = await openSession(server);
     const shared = to(server, { session: () => (session.destroyed ? undefined : session) });
     server.reply(() => "cut");
-    await expect(postJson(shared, { ...request, credentials })).rejects.toMatchObject({
-      failure: { code: "unreachable", action: "retry" },
+    await fails(postJson(shared, { ...request, credentials }), {
+      code: "unreachable",
+      action: "retry",
     });
     server.reply(() => ({ status: 200, body: { ok: true } }));
     expect((await postJson(shared, { ...request, credentials })).status).toBe(200);

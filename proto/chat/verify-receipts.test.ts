@@ -8,7 +8,7 @@ import {
   type TestReceiptKey,
 } from "#tests/support/receipts.ts";
 import type { ReceiptFile } from "./receipt.ts";
-import { verifyReceipts } from "./verify-receipts.ts";
+import { type ReceiptFaultKind, verifyReceipts } from "./verify-receipts.ts";
 
 const sessionId = "01920000-0000-7000-8000-0000000000c1";
 const otherSessionId = "01920000-0000-7000-8000-0000000000c2";
@@ -62,6 +62,19 @@ const signed = (entries: readonly TestEntry[], id = sessionId): Promise<ReceiptF
 
 const faultOf = async (file: ReceiptFile, keys = [first.key, second.key]) =>
   (await verifyReceipts(plain(file), keys)).fault;
+const hasFault = async (
+  seq: number,
+  kind: ReceiptFaultKind,
+  ...given: Parameters<typeof faultOf>
+) => expect(await faultOf(...given)).toEqual({ seq, kind });
+
+const ask = (content: string): TestEntry => ({
+  kind: "user_message",
+  payload: { message_id: "q", content },
+});
+const question = ask("one");
+const answer: TestEntry = { kind: "answer", payload: { message_id: "m", text: "a" } };
+const closing: TestEntry = { kind: "closing", payload: { message_id: "m", status: "complete" } };
 
 /** Every string and number within a value, with the function that replaces it. */
 const leavesOf = (value: unknown, set: (replaced: unknown) => void, path: string): Leaf[] => {
@@ -154,7 +167,7 @@ it("T5: a receipt that is removed, repeated or swapped with another is named", (
       const [item] = file.items.slice(one);
       if (item === undefined) return;
       const repeated = { ...file, items: file.items.toSpliced(one, 0, item) };
-      expect(await faultOf(repeated)).toEqual({ seq: one + 2, kind: "sequence" });
+      await hasFault(one + 2, "sequence", repeated);
       if (one === other) return;
       const swapped = {
         ...file,
@@ -171,63 +184,39 @@ it("T5: a chain that is cut off, also at the end of a turn, ends before its head
       const file = await signed(entries);
       const kept = a % file.items.length;
       const cut = { ...file, items: file.items.slice(0, kept) };
-      expect(await faultOf(cut)).toEqual({ seq: kept + 1, kind: "truncated" });
+      await hasFault(kept + 1, "truncated", cut);
     }),
     runs,
   ));
 
 it("T5: a receipt or head of another conversation does not fit, even by the same key", async () => {
-  const turn: TestEntry[] = [
-    { kind: "user_message", payload: { message_id: "q", content: "one" } },
-    { kind: "answer", payload: { message_id: "m", text: "a" } },
-    { kind: "closing", payload: { message_id: "m", status: "complete" } },
-  ];
+  const turn = [question, answer, closing];
   const file = await signed(turn);
   const other = await signed(turn, otherSessionId);
-  const [, answer] = other.items;
-  if (answer === undefined) throw new Error("no answer");
-  expect(await faultOf({ ...file, items: file.items.with(1, answer) })).toEqual({
-    seq: 2,
-    kind: "session",
-  });
-  const renamed = { ...answer, session_id: sessionId };
-  expect(await faultOf({ ...file, items: file.items.with(1, renamed) })).toEqual({
-    seq: 2,
-    kind: "signature",
-  });
-  expect(await faultOf({ ...file, head: other.head })).toEqual({ seq: 3, kind: "head" });
-  expect(await faultOf({ ...file, session_id: otherSessionId })).toEqual({
-    seq: 1,
-    kind: "session",
-  });
+  const foreign = other.items[1] ?? expect.fail("no answer");
+  await hasFault(2, "session", { ...file, items: file.items.with(1, foreign) });
+  const renamed = { ...foreign, session_id: sessionId };
+  await hasFault(2, "signature", { ...file, items: file.items.with(1, renamed) });
+  await hasFault(3, "head", { ...file, head: other.head });
+  await hasFault(1, "session", { ...file, session_id: otherSessionId });
   // Another chain of the same conversation: signed, and not the one before it.
-  const forked = await signed([
-    { kind: "user_message", payload: { message_id: "q", content: "two" } },
-    ...turn.slice(1),
-  ]);
-  const [question] = forked.items;
-  if (question === undefined) throw new Error("no question");
-  expect(await faultOf({ ...file, items: file.items.with(0, question) })).toEqual({
-    seq: 2,
-    kind: "previous",
-  });
-  expect(await faultOf({ ...file, head: forked.head })).toEqual({ seq: 3, kind: "head" });
+  const forked = await signed([ask("two"), answer, closing]);
+  const own = forked.items[0] ?? expect.fail("no question");
+  await hasFault(2, "previous", { ...file, items: file.items.with(0, own) });
+  await hasFault(3, "head", { ...file, head: forked.head });
   const shorter = await signed(turn.slice(0, 1));
-  expect(await faultOf({ ...file, head: shorter.head })).toEqual({ seq: 3, kind: "head" });
+  await hasFault(3, "head", { ...file, head: shorter.head });
 });
 
 it("T5: a key that is swapped, unknown or named twice is a fault, whatever the file says", async () => {
-  const turn: TestEntry[] = [
-    { kind: "user_message", payload: { message_id: "q", content: "one" } },
-    { kind: "closing", payload: { message_id: "m", status: "aborted" } },
-  ];
+  const turn = [question, closing];
   const impostor = await createTestReceiptKey("first");
   const forged = await signChain(sessionId, turn, impostor);
   expect((await verifyReceipts(forged)).fault).toBeNull();
-  expect(await faultOf(forged)).toEqual({ seq: 1, kind: "signature" });
+  await hasFault(1, "signature", forged);
   const file = await signChain(sessionId, turn, first);
-  expect(await faultOf(file, [second.key])).toEqual({ seq: 1, kind: "key" });
-  expect(await faultOf(file, [first.key, impostor.key])).toEqual({ seq: 1, kind: "key" });
+  await hasFault(1, "key", file, [second.key]);
+  await hasFault(1, "key", file, [first.key, impostor.key]);
   expect((await verifyReceipts({ ...file, keys: [impostor.key] })).fault).toEqual({
     seq: 1,
     kind: "signature",
@@ -235,40 +224,22 @@ it("T5: a key that is swapped, unknown or named twice is a fault, whatever the f
 });
 
 it("T5: a signature or key in another spelling of base64url is a fault", async () => {
-  const file = await signed([
-    { kind: "user_message", payload: { message_id: "q", content: "one" } },
-  ]);
+  const file = await signed([question]);
   // The last character has bits that decoding ignores.
   const respelled = (text: string) =>
     text.slice(0, -1) + String.fromCharCode(text.charCodeAt(text.length - 1) + 1);
-  const [item] = file.items;
-  if (item === undefined) throw new Error("no receipt");
+  const item = file.items[0] ?? expect.fail("no receipt");
   const items = [{ ...item, signature: respelled(item.signature) }];
-  expect(await faultOf({ ...file, items })).toEqual({ seq: 1, kind: "signature" });
+  await hasFault(1, "signature", { ...file, items });
   const head = { ...file.head, signature: respelled(file.head.signature) };
-  expect(await faultOf({ ...file, head })).toEqual({ seq: 1, kind: "head" });
+  await hasFault(1, "head", { ...file, head });
   const keys = [first, second].map(({ key }) => ({ ...key, x: respelled(key.x) }));
-  expect(await faultOf(file, keys)).toEqual({ seq: 1, kind: "key" });
+  await hasFault(1, "key", file, keys);
 });
 
 it("T5: receipts in an order that no turn has do not verify, though they are signed", async () => {
-  const question: TestEntry = {
-    kind: "user_message",
-    payload: { message_id: "q", content: "one" },
-  };
-  const answer: TestEntry = { kind: "answer", payload: { message_id: "m", text: "a" } };
-  const closing: TestEntry = {
-    kind: "closing",
-    payload: { message_id: "m", status: "complete" },
-  };
-  expect(await faultOf(await signed([answer, closing]))).toEqual({ seq: 1, kind: "order" });
-  expect(await faultOf(await signed([question, answer, answer]))).toEqual({
-    seq: 3,
-    kind: "order",
-  });
-  expect(await faultOf(await signed([question, answer, question]))).toEqual({
-    seq: 3,
-    kind: "order",
-  });
+  await hasFault(1, "order", await signed([answer, closing]));
+  await hasFault(3, "order", await signed([question, answer, answer]));
+  await hasFault(3, "order", await signed([question, answer, question]));
   expect(await faultOf(await signed([question, answer]))).toBeNull();
 });

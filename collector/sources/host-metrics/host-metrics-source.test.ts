@@ -1,8 +1,9 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fromBinary } from "@bufbuild/protobuf";
-import { beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { measureRecord } from "#collector/queue/envelope.ts";
+import type { QueueOptions } from "#collector/queue/queue.ts";
 import { systemClock } from "#kit/clock.ts";
 import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { createTestClock } from "#tests/fakes/clock.ts";
@@ -10,6 +11,7 @@ import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { openTestQueue, readAll, testRecord } from "#tests/support/queue.ts";
 import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
+import type { SourceDependencies } from "../source.ts";
 import {
   createHostMetricsSource,
   createReadHost,
@@ -92,6 +94,7 @@ describe("encodeHostMetrics", () => {
     const before = readingsAt(60_000);
     const host = { hostname: "web-1", collectorVersion: "1.0.0" };
     const metrics = metricsOf(encodeHostMetrics(readingsAt(120_000, 60), before, host));
+    const points = (name: string) => metrics.get(name)?.points ?? [];
     expect([...metrics].map(([name, { unit, kind }]) => [name, kind, unit])).toEqual([
       ["system.cpu.time", "counter", "s"],
       ["system.cpu.utilization", "gauge", "1"],
@@ -112,23 +115,14 @@ describe("encodeHostMetrics", () => {
       ["system.network.errors", "counter", "{error}"],
     ]);
     expect(metrics.get("system.cpu.time")).toMatchObject({ startNanos: 1_000_000_000n });
-    expect(metrics.get("system.cpu.utilization")?.points).toContainEqual([
-      { "cpu.mode": "user" },
-      0.25,
-    ]);
-    expect(metrics.get("system.cpu.utilization")?.points).toContainEqual([
-      { "cpu.mode": "idle" },
-      0.75,
-    ]);
-    expect(metrics.get("system.memory.usage")?.points).toContainEqual([
-      { "system.memory.state": "used" },
-      500n,
-    ]);
-    expect(metrics.get("system.disk.io")?.points).toContainEqual([
+    expect(points("system.cpu.utilization")).toContainEqual([{ "cpu.mode": "user" }, 0.25]);
+    expect(points("system.cpu.utilization")).toContainEqual([{ "cpu.mode": "idle" }, 0.75]);
+    expect(points("system.memory.usage")).toContainEqual([{ "system.memory.state": "used" }, 500n]);
+    expect(points("system.disk.io")).toContainEqual([
       { "system.device": "vda", "disk.io.direction": "write" },
       8192n,
     ]);
-    expect(metrics.get("system.filesystem.usage")?.points[0]).toEqual([
+    expect(points("system.filesystem.usage")[0]).toEqual([
       {
         "system.device": "/dev/vda",
         "system.filesystem.mountpoint": "/",
@@ -138,7 +132,7 @@ describe("encodeHostMetrics", () => {
       },
       2n ** 43n,
     ]);
-    expect(metrics.get("system.network.io")?.points[0]).toEqual([
+    expect(points("system.network.io")[0]).toEqual([
       { "network.interface.name": "eth0", "network.io.direction": "receive" },
       2n ** 40n,
     ]);
@@ -153,6 +147,25 @@ describe("encodeHostMetrics", () => {
     expect(names(readingsAt(0, 60))).not.toContain("system.cpu.utilization");
   });
 });
+
+/** Creates a source over a queue; by default both work. */
+const setUp = (
+  options: Partial<QueueOptions> = {},
+  over: Partial<SourceDependencies> = {},
+  read = async (at: number) => readingsAt(at),
+) => {
+  const clock = createTestClock();
+  const log = createTestLog();
+  const queue = openTestQueue(dir, { clock, ...options });
+  onTestFinished(() => queue.close());
+  const dependencies = { append: queue.append, refused: queue.accounts.refused, clock, log };
+  const source = createHostMetricsSource(
+    { intervalSeconds: 60 },
+    { ...dependencies, ...over },
+    read,
+  );
+  return { clock, log, queue, source };
+};
 
 describe("createHostMetricsSource", () => {
   it.runIf(process.platform === "linux")(
@@ -200,13 +213,7 @@ describe("createHostMetricsSource", () => {
   });
 
   it("appends one envelope at the start and at every interval, until it is stopped", async () => {
-    const clock = createTestClock();
-    const queue = openTestQueue(dir, { clock });
-    const source = createHostMetricsSource(
-      { intervalSeconds: 60 },
-      { append: queue.append, refused: queue.accounts.refused, clock, log: createTestLog() },
-      async (at) => readingsAt(at),
-    );
+    const { clock, queue, source } = setUp();
     const start = clock.now();
     await source.start();
     for (let minute = 0; minute < 3; minute++) await clock.advance(60_000);
@@ -221,19 +228,14 @@ describe("createHostMetricsSource", () => {
       ["otel_metric", "host_metrics", 120_000],
       ["otel_metric", "host_metrics", 180_000],
     ]);
-    await queue.close();
   });
 
   it("skips and counts readings while the queue is full, without waiting, and continues when there is room", async () => {
-    const clock = createTestClock();
     const filler = testRecord("full", 5_000);
-    const queue = openTestQueue(dir, { clock, maxDiskUsageBytes: measureRecord(filler) + 100 });
+    const { clock, log, queue, source } = setUp({
+      maxDiskUsageBytes: measureRecord(filler) + 100,
+    });
     await queue.append([filler]);
-    const log = createTestLog();
-    const dependencies = { append: queue.append, refused: queue.accounts.refused, clock, log };
-    const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, async (at) =>
-      readingsAt(at),
-    );
     await source.start();
     await clock.advance(60_000);
     expect(source.counters?.()).toEqual({ stored: 0, skipped: 2 });
@@ -244,35 +246,23 @@ describe("createHostMetricsSource", () => {
     expect(queue.stats().droppedRecordsTotal).toBe(0);
     await source.stop();
     expect(refusalsOf(closeAccounts(queue))).toEqual([[1, "otel_metric", "host_metrics", 2]]);
-    await queue.close();
   });
 
   it("Q3: starts on a full disk", async () => {
-    const clock = createTestClock();
-    const queue = openTestQueue(dir, { clock });
     const append = () =>
       Promise.reject(Object.assign(new Error("database or disk is full"), { errcode: 13 }));
-    const dependencies = { append, refused: queue.accounts.refused, clock, log: createTestLog() };
-    const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, async (at) =>
-      readingsAt(at),
-    );
+    const { source } = setUp({}, { append });
     await source.start();
     expect(source.counters?.()).toEqual({ stored: 0, skipped: 1 });
     await source.stop();
-    await queue.close();
   });
 
   it("continues after a failed reading, and does not start if the host cannot be read", async () => {
-    const clock = createTestClock();
-    const queue = openTestQueue(dir, { clock });
-    const log = createTestLog();
     let fails = false;
-    const read = async (at: number) => {
+    const { clock, log, queue, source } = setUp({}, {}, async (at) => {
       if (fails) throw new Error("no /proc");
       return readingsAt(at);
-    };
-    const dependencies = { append: queue.append, refused: queue.accounts.refused, clock, log };
-    const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, read);
+    });
     await source.start();
     fails = true;
     await clock.advance(60_000);
@@ -288,6 +278,5 @@ describe("createHostMetricsSource", () => {
     await expect(createReadHost({ clock, log })(0, dir)).rejects.toThrow(
       "needs the /proc of Linux",
     );
-    await queue.close();
   });
 });
