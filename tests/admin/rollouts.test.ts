@@ -29,20 +29,8 @@ const publish = () => publishTestConfig(web.core, ++configs);
 const run = (...line: CommandLine) => script.run("rollouts", ...wordsOf(line));
 const json = (...line: CommandLine) => script.json("rollouts", ...wordsOf(line));
 const create = async (...args: string[]) => {
-  const { out } = await run(
-    "create",
-    await publish(),
-    "wave",
-    "--wave",
-    "1:1m",
-    "--wave",
-    "100%",
-    "--yes",
-    ...args,
-    "-o",
-    "json",
-  );
-  return JSON.parse(out) as Rollout;
+  const line = `create ${await publish()} wave --wave 1:1m --wave 100% --yes`.split(" ");
+  return (await json(...line, ...args)) as Rollout;
 };
 
 describe("svc-admin rollouts create", () => {
@@ -60,14 +48,8 @@ describe("svc-admin rollouts create", () => {
   });
 
   it("takes waves, gate and reaction, and core's refusals", async () => {
-    const made = await create(
-      "--max-failed",
-      "10%",
-      "--condition",
-      "stale",
-      "--on-breach",
-      "roll-back",
-    );
+    const gate = ["--max-failed", "10%", "--condition", "stale", "--on-breach", "roll-back"];
+    const made = await create(...gate);
     expect(made).toMatchObject({
       state: "running",
       targets: 4,
@@ -81,18 +63,11 @@ describe("svc-admin rollouts create", () => {
     });
     const second = await run`create ${await publish()} wave --yes`;
     expect(second).toEqual(failsWith(1, "code rollout_overlap"));
-    for (const wrong of [
-      ["--wave", "half"],
-      ["--wave", "5%:soon"],
-      ["--wave", "0.5"],
-      ["--condition", "slow"],
-    ])
-      expect(await run("create", await publish(), "wave", ...wrong, "--yes")).toMatchObject({
-        exitCode: 2,
-      });
-    expect(await run`create ${await publish()} device:nobody --yes`).toMatchObject({
-      exitCode: 1,
-    });
+    const exit = async (...line: CommandLine) => (await run(...line)).exitCode;
+    for (const wave of ["half", "5%:soon", "0.5"])
+      expect(await exit`create ${await publish()} wave --wave ${wave} --yes`, wave).toBe(2);
+    expect(await exit`create ${await publish()} wave --condition slow --yes`).toBe(2);
+    expect(await exit`create ${await publish()} device:nobody --yes`).toBe(1);
   });
 });
 
