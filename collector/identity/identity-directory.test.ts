@@ -57,41 +57,36 @@ const setUp = async () => {
   const open = (files: FileSystem = createFaultyFiles({ at: 0 }).files) =>
     openIdentityDirectory(path, { entropy: systemEntropy, files });
   /** Issues a certificate for the key of a request, as core would. */
-  const sign = async (csrPem: string, notAfter = new Date("2098-01-01")) => {
+  const sign = async (csrPem: string) => {
     const publicKey = await new x509.Pkcs10CertificateRequest(csrPem).publicKey.export();
     const key = { pair: { publicKey } } as TestKey;
     const notBefore = new Date("2026-01-01");
-    const der = await issueTestCertificate({
-      ca: host.ca,
-      key,
-      uri: host.identity,
-      notBefore,
-      notAfter,
-    });
+    const notAfter = new Date("2098-01-01");
+    const der = await issueTestCertificate({ ca, key, uri: host.identity, notBefore, notAfter });
     return encodePem(der, "CERTIFICATE");
   };
-  const renew = (directory: IdentityDirectory, accept?: () => Promise<void>) =>
+  const renew = (
+    directory: IdentityDirectory,
+    {
+      purpose = "renew",
+      ...more
+    }: { purpose?: "enroll" | "renew"; accept?: () => Promise<void> } = {},
+  ) =>
     directory.locked(async () => {
-      const pair = await directory.current();
+      const pair = purpose === "renew" ? await directory.current() : undefined;
       const certificateSha256 = pair?.fingerprintSha256 ?? "";
-      const { csrPem } = await directory.prepare({
-        purpose: "renew",
-        identity: host.identity,
-        certificateSha256,
-      });
-      const certificatePem = await sign(csrPem);
-      return directory.install({
-        purpose: "renew",
-        certificatePem,
-        renewAfter,
-        ...(accept === undefined ? {} : { accept }),
-      });
+      const subject = { purpose, identity: host.identity, certificateSha256 };
+      const certificatePem = await sign((await directory.prepare(subject)).csrPem);
+      return directory.install({ purpose, certificatePem, renewAfter, ...more });
     });
   const isValid = async () =>
     (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
   const fingerprint = async () => (await open().current())?.fingerprintSha256;
-  return { host, path, open, sign, renew, isValid, fingerprint };
+  return { path, open, renew, isValid, fingerprint };
 };
+
+const rollBack = (directory: IdentityDirectory, nowMs = Date.UTC(2026, 5, 1)) =>
+  directory.locked(() => directory.rollBack(nowMs));
 
 /** Runs `attempt` with a fault at step 1, 2, …, concurrently, until one ends before its fault; it returns the steps that it reached. */
 const atEveryStep = async (attempt: (at: number) => Promise<number>) => {
@@ -121,10 +116,8 @@ describe("the swap of credentials", () => {
         if ((await fingerprint()) === before) kept += 1;
         else {
           swapped += 1;
-          expect(
-            await open().isPendingPromotion(),
-            `fault at step ${at}: the old credentials are kept`,
-          ).toBe(true);
+          const areKept = await open().isPendingPromotion();
+          expect(areKept, `fault at step ${at}: the old credentials are kept`).toBe(true);
         }
         await renew(open());
         expect(await isValid()).toBe(true);
@@ -141,8 +134,8 @@ describe("the swap of credentials", () => {
   it("R5: restores the previous credentials when the new ones are not accepted, and keeps the key for the next request", async () => {
     const { open, renew, fingerprint } = await setUp();
     const before = await fingerprint();
-    const refuse = () => Promise.reject(new Error("not with this one"));
-    await expect(renew(open(), refuse)).rejects.toThrow("not with this one");
+    const accept = () => Promise.reject(new Error("not with this one"));
+    await expect(renew(open(), { accept })).rejects.toThrow("not with this one");
     expect(await fingerprint()).toBe(before);
     expect(await open().isPendingPromotion()).toBe(false);
     const subject = {
@@ -169,16 +162,16 @@ describe("the previous credentials", () => {
     await renew(open());
     const directory = open();
     expect(await directory.isPendingPromotion()).toBe(true);
-    expect(await directory.locked(() => directory.rollBack(Date.UTC(2026, 5, 1)))).toBe(true);
+    expect(await rollBack(directory)).toBe(true);
     expect(await fingerprint()).toBe(first);
     expect(await isValid()).toBe(true);
     expect(await directory.isPendingPromotion()).toBe(false);
-    expect(await directory.locked(() => directory.rollBack(Date.UTC(2026, 5, 1)))).toBe(false);
+    expect(await rollBack(directory)).toBe(false);
 
     await renew(open());
     await directory.locked(() => directory.promote());
     expect(await readdir(join(path, "pairs"))).toHaveLength(1);
-    expect(await directory.locked(() => directory.rollBack(Date.UTC(2026, 5, 1)))).toBe(false);
+    expect(await rollBack(directory)).toBe(false);
     expect(await isValid()).toBe(true);
   });
 
@@ -186,7 +179,7 @@ describe("the previous credentials", () => {
     const { open, renew, fingerprint } = await setUp();
     await renew(open());
     const renewed = await fingerprint();
-    expect(await open().locked(() => open().rollBack(Date.UTC(2100, 0)))).toBe(false);
+    expect(await rollBack(open(), Date.UTC(2100, 0))).toBe(false);
     expect(await fingerprint()).toBe(renewed);
   });
 
@@ -195,28 +188,16 @@ describe("the previous credentials", () => {
       const { open, renew, isValid } = await setUp();
       await renew(open());
       const faulty = createFaultyFiles({ at, lasting: true });
-      const directory = open(faulty.files);
-      await directory.locked(() => directory.rollBack(0)).catch(() => undefined);
+      await rollBack(open(faulty.files), 0).catch(() => undefined);
       expect(await isValid(), `fault at step ${at}`).toBe(true);
       return faulty.operations;
     });
   });
 
   it("are removed by an enrollment, as they may be another identity's", async () => {
-    const { host, path, open, sign } = await setUp();
+    const { path, open, renew } = await setUp();
     const directory = open();
-    await directory.locked(async () => {
-      const { csrPem } = await directory.prepare({
-        purpose: "enroll",
-        identity: host.identity,
-        certificateSha256: "",
-      });
-      await directory.install({
-        purpose: "enroll",
-        certificatePem: await sign(csrPem),
-        renewAfter,
-      });
-    });
+    await renew(directory, { purpose: "enroll" });
     expect(await directory.isPendingPromotion()).toBe(false);
     expect(await readFile(join(path, "current", "renew-after"), "utf8")).toBe(`${renewAfter}\n`);
     expect(await readlink(join(path, "current"))).toMatch(/^pairs\/[0-9a-f]{32}$/);

@@ -102,10 +102,7 @@ const jsonWithin = (path: readonly DescField[], body: string) =>
     body,
   );
 
-const refusalOf = (
-  check: (bytes: Uint8Array) => unknown,
-  message: Uint8Array,
-): string | undefined => {
+const refusalOf = (check: (bytes: Uint8Array) => unknown, message: Uint8Array) => {
   try {
     check(message);
     return undefined;
@@ -114,9 +111,11 @@ const refusalOf = (
     return error.message;
   }
 };
+const wireRefusal = (schema: DescMessage, message: Uint8Array) =>
+  refusalOf(createWireCheck(schema).check, message);
+const jsonRefusal = (schema: DescMessage, text: string) =>
+  refusalOf(createJsonCheck(schema), new TextEncoder().encode(text));
 
-const wireOf = (schema: DescMessage) => createWireCheck(schema).check;
-const encode = (text: string) => new TextEncoder().encode(text);
 const submit = IngestService.method.submit.input;
 
 describe.each([[received.length, places.size]])(
@@ -129,12 +128,12 @@ describe.each([[received.length, places.size]])(
         const refusal = `${field.name} is over the limit of ${max} values`;
         const message = (count: number) =>
           path.reduceRight((body, { number }) => delimited(number, body), valuesOf(field, count));
-        expect(refusalOf(wireOf(schema), message(max + 1))).toBe(refusal);
-        expect(refusalOf(wireOf(schema), message(1))).toBe(undefined);
+        expect(wireRefusal(schema, message(max + 1))).toBe(refusal);
+        expect(wireRefusal(schema, message(1))).toBeUndefined();
         const json = (count: number) =>
-          encode(jsonWithin([...path], `{"${field.name}":${jsonValuesOf(field, count)}}`));
-        expect(refusalOf(createJsonCheck(schema), json(max + 1))).toBe(refusal);
-        expect(refusalOf(createJsonCheck(schema), json(1))).toBe(undefined);
+          jsonWithin(path, `{"${field.name}":${jsonValuesOf(field, count)}}`);
+        expect(jsonRefusal(schema, json(max + 1))).toBe(refusal);
+        expect(jsonRefusal(schema, json(1))).toBeUndefined();
       },
     );
 
@@ -145,21 +144,22 @@ describe.each([[received.length, places.size]])(
           (body: Uint8Array, number: number) => delimited(number, body),
           new Uint8Array(),
         );
-      const wire = wireOf(ExportLogsServiceRequestSchema);
-      expect(refusalOf(wire, nest(messageLimits.depth / 2))).toContain("nested too deeply");
-      expect(refusalOf(wire, nest(40))).toBe(undefined);
-      const nestJson = (depth: number) => encode(`${"[".repeat(depth)}${"]".repeat(depth)}`);
-      const json = createJsonCheck(submit);
-      expect(refusalOf(json, nestJson(2 * messageLimits.depth + 1))).toContain("nested too deeply");
-      expect(refusalOf(json, nestJson(2 * messageLimits.depth))).toBe(undefined);
+      const logs = ExportLogsServiceRequestSchema;
+      expect(wireRefusal(logs, nest(messageLimits.depth / 2))).toContain("nested too deeply");
+      expect(wireRefusal(logs, nest(40))).toBeUndefined();
+      const nestJson = (depth: number) => `${"[".repeat(depth)}${"]".repeat(depth)}`;
+      expect(jsonRefusal(submit, nestJson(2 * messageLimits.depth + 1))).toContain(
+        "nested too deeply",
+      );
+      expect(jsonRefusal(submit, nestJson(2 * messageLimits.depth))).toBeUndefined();
     });
 
     it("O1: bounds unknown fields, fields that come again, and the bytes of a message", () => {
       const open = (bytes: number, tag: number) => delimited(2, new Uint8Array(bytes).fill(tag));
       // Field 15 is unknown; field 5 of an Open is `acked_through`.
-      expect(refusalOf(wireOf(submit), open(2 * messageLimits.singular, 0x78))).toBe(undefined);
+      expect(wireRefusal(submit, open(2 * messageLimits.singular, 0x78))).toBeUndefined();
       for (const tag of [0x78, 0x28])
-        expect(refusalOf(wireOf(submit), open(2 * messageLimits.singular + 2, tag))).toContain(
+        expect(wireRefusal(submit, open(2 * messageLimits.singular + 2, tag))).toContain(
           "repeats fields",
         );
       const forward = IngestService.method.forward.input;
@@ -170,38 +170,32 @@ describe.each([[received.length, places.size]])(
       for (const { number, message } of limited) {
         const bytesMax = bytesMaxOf(message?.typeName ?? "");
         const within = (bytes: number) => delimited(number, delimited(15, new Uint8Array(bytes)));
-        expect(refusalOf(wireOf(forward), within(bytesMax))).toBe(
+        expect(wireRefusal(forward, within(bytesMax))).toBe(
           `${message?.name} is over the limit of ${bytesMax} bytes`,
         );
-        expect(refusalOf(wireOf(forward), within(bytesMax - 10))).toBe(undefined);
+        expect(wireRefusal(forward, within(bytesMax - 10))).toBeUndefined();
       }
-      const json = createJsonCheck(submit);
-      expect(refusalOf(json, encode(`{"open":{"hostId":"${"x".repeat(8192)}"}}`))).toBe(
+      expect(jsonRefusal(submit, `{"open":{"hostId":"${"x".repeat(8192)}"}}`)).toBe(
         "Open is over the limit of 4096 bytes",
       );
-      expect(
-        refusalOf(json, encode(`{"other":[${"0,".repeat(messageLimits.fields)}0]}`)),
-      ).toContain("fields");
+      expect(jsonRefusal(submit, `{"other":[${"0,".repeat(messageLimits.fields)}0]}`)).toContain(
+        "fields",
+      );
     });
 
     it("O1: counts names and values of JSON as a parser reads them", () => {
-      const json = createJsonCheck(submit);
       const ids = (count: number) => `[${Array(count).fill('"\\",["').join()}]`;
-      expect(refusalOf(json, encode(`{"open":{"previousSessionId\\u0073":${ids(17)}}}`))).toContain(
+      expect(jsonRefusal(submit, `{"open":{"previousSessionId\\u0073":${ids(17)}}}`)).toContain(
         "previous_session_ids",
       );
-      expect(refusalOf(json, encode(`{"\\"open":{"previousSessionIds":${ids(17)}}}`))).toBe(
-        undefined,
-      );
+      expect(jsonRefusal(submit, `{"\\"open":{"previousSessionIds":${ids(17)}}}`)).toBeUndefined();
       expect(
-        refusalOf(
-          json,
-          encode(
-            ` { "open" : { "hostId":"{[,:" , "previousSessionIds" :${ids(16)}, "takesDirectives":true}}`,
-          ),
+        jsonRefusal(
+          submit,
+          ` { "open" : { "hostId":"{[,:" , "previousSessionIds" :${ids(16)}, "takesDirectives":true}}`,
         ),
-      ).toBe(undefined);
-      expect(refusalOf(json, encode("]}},,:"))).toBe(undefined);
+      ).toBeUndefined();
+      expect(jsonRefusal(submit, "]}},,:")).toBeUndefined();
     });
 
     it("O1: is asked of each message that is decoded", () => {
