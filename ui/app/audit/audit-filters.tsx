@@ -1,5 +1,5 @@
 import { createSignal, For, Show } from "solid-js";
-import { auditActions, changeActions } from "#proto/audit-actions.ts";
+import { type AuditAction, auditActions, changeActions } from "#proto/audit-actions.ts";
 import { auditOutcomes } from "#proto/audit-event.ts";
 import type { QueryParams } from "../browser/with-query.ts";
 import { Icon } from "../design/icon.tsx";
@@ -11,49 +11,38 @@ import { instantOf, minuteIn } from "./audit-view.ts";
 
 const hour = 3600;
 
-const ranges = [
-  { seconds: hour, name: "Last hour" },
-  { seconds: 24 * hour, name: "24 h" },
-  { seconds: 7 * 24 * hour, name: "7 d" },
-  { seconds: 30 * 24 * hour, name: "30 d" },
-  { seconds: null, name: "All time" },
-] as const;
+const ranges = {
+  "Last hour": hour,
+  "24 h": 24 * hour,
+  "7 d": 7 * 24 * hour,
+  "30 d": 30 * 24 * hour,
+  "All time": null,
+};
 
 /** Sets of actions that answer a question. */
-const actionSets = [
-  { name: "Everything", actions: [] },
-  { name: "Changes", actions: changeActions },
-  {
-    name: "Revocations",
-    actions: ["identity.revoke", "certificate.revoke", "bootstrap_token.revoke"],
-  },
-  {
-    name: "Configs",
-    actions: ["config.publish", "config.assign", "config.clear", "config.rollback"],
-  },
-  { name: "Sign-ins", actions: ["operator.sign_in", "operator.sign_out"] },
-  { name: "Exports", actions: auditActions.filter((action) => action.endsWith(".export")) },
-] as const;
+const actionSets: Readonly<Record<string, readonly AuditAction[]>> = {
+  Everything: [],
+  Changes: changeActions,
+  Revocations: ["identity.revoke", "certificate.revoke", "bootstrap_token.revoke"],
+  Configs: ["config.publish", "config.assign", "config.clear", "config.rollback"],
+  "Sign-ins": ["operator.sign_in", "operator.sign_out"],
+  Exports: auditActions.filter((action) => action.endsWith(".export")),
+};
 
-const textFields = [
-  { name: "Actor", hint: "Email or identity", parameter: "actor" },
-  { name: "Not by", hint: "Email or identity", parameter: "not_actor" },
-  { name: "Target", hint: "Host, serial, config, policy", parameter: "target" },
-  { name: "Reason", hint: "token_expired", parameter: "reason" },
-  { name: "Text", hint: "Reason or details", parameter: "q" },
-] as const;
+/** The fields of texts by their parameters. */
+const textFields: Readonly<Record<string, readonly [name: string, hint: string]>> = {
+  actor: ["Actor", "Email or identity"],
+  not_actor: ["Not by", "Email or identity"],
+  target: ["Target", "Host, serial, config, policy"],
+  reason: ["Reason", "token_expired"],
+  q: ["Text", "Reason or details"],
+};
 
-const timeFields = [
-  { name: "From", parameter: "since" },
-  { name: "Until", parameter: "until" },
-] as const;
+/** The fields of times by their parameters. */
+const timeFields = { since: "From", until: "Until" };
 
 /** The parameters with a field. */
-const fieldParameters = [
-  "not_action",
-  "outcome",
-  ...[...textFields, ...timeFields].map(({ parameter }) => parameter),
-];
+const fieldParameters = ["not_action", "outcome", ...Object.keys({ ...textFields, ...timeFields })];
 
 interface FilterProps {
   list: AddressList;
@@ -67,35 +56,38 @@ export const AuditFilters = (props: FilterProps) => {
   const hasFields = () => fieldParameters.some((name) => props.list.params().has(name));
   return (
     <section class="panel stack gap-1 audit-filters" aria-label="Filters">
-      <div class="audit-sets">
+      <div class="audit-sets row">
         <Chips
           label="Time range"
-          chips={ranges.map(({ seconds, name }) =>
-            props.list.chip(name, { within_seconds: seconds, since: null, until: null }),
-          )}
+          chips={props.list.chips("within_seconds", ranges, { since: null, until: null })}
         />
-        <Chips
-          label="Sets of actions"
-          chips={actionSets.map(({ name, actions }) => props.list.chip(name, { action: actions }))}
-        />
+        <Chips label="Sets of actions" chips={props.list.chips("action", actionSets)} />
       </div>
       <LeftOut {...props} />
       <details open={hasFields() || isWide}>
         <summary>More filters</summary>
         <div class="audit-fields">
           <ActionChoices {...props} />
-          <For each={textFields}>
-            {({ name, hint, parameter }) => (
-              <TextField
-                name={name}
-                hint={hint}
-                value={props.list.params().get(parameter) ?? ""}
-                onChange={(text) => props.onChange({ [parameter]: text || null })}
-              />
+          <For each={Object.entries(textFields)}>
+            {([parameter, [name, hint]]) => (
+              <label>
+                {name}
+                <input
+                  class="input"
+                  type="search"
+                  maxlength="256"
+                  placeholder={hint}
+                  autocomplete="off"
+                  value={props.list.params().get(parameter) ?? ""}
+                  onChange={({ currentTarget: { value } }) =>
+                    props.onChange({ [parameter]: value.trim() || null })
+                  }
+                />
+              </label>
             )}
           </For>
-          <For each={timeFields}>
-            {({ name, parameter }) => (
+          <For each={Object.entries(timeFields)}>
+            {([parameter, name]) => (
               <TimestampField
                 name={name}
                 value={props.list.params().get(parameter)}
@@ -140,8 +132,12 @@ const LeftOut = (props: FilterProps) => {
   );
 };
 
-/** A choice, and its words if they differ. */
-type Choice = readonly [value: string, words?: string];
+/** The words of choices by their values. */
+type Choices = Readonly<Record<string, string>>;
+
+/** Returns names as choices. */
+const named = (names: readonly string[]): Choices =>
+  Object.fromEntries(names.map((name) => [name, name]));
 
 /** The chosen actions, those that are left out, and the outcome. */
 const ActionChoices = (props: FilterProps) => {
@@ -151,23 +147,21 @@ const ActionChoices = (props: FilterProps) => {
     <>
       <ChoiceField
         name="Action"
-        choices={[
-          ["", "Any"],
-          ...(actions().length > 1 ? [["*", `${actions().length} actions`] as const] : []),
-          ...[...new Set([...auditActions, ...actions()])].map((action): Choice => [action]),
-        ]}
+        choices={{
+          "": "Any",
+          ...(actions().length > 1 && { "*": `${actions().length} actions` }),
+          ...named([...auditActions, ...actions()]),
+        }}
         chosen={actions().length > 1 ? "*" : (actions()[0] ?? "")}
         onChange={(action) => action === "*" || props.onChange({ action: action || null })}
       />
       <ChoiceField
         name="Leave out"
-        choices={[
-          ["", without().length === 0 ? "None" : `${without().length} left out`],
-          ...(without().length > 0 ? [["*", "Show all actions again"] as const] : []),
-          ...auditActions
-            .filter((action) => !without().includes(action))
-            .map((action): Choice => [action]),
-        ]}
+        choices={{
+          "": without().length === 0 ? "None" : `${without().length} left out`,
+          ...(without().length > 0 && { "*": "Show all actions again" }),
+          ...named(auditActions.filter((action) => !without().includes(action))),
+        }}
         chosen=""
         onChange={(action) =>
           props.onChange({ not_action: action === "*" ? null : [...without(), action] })
@@ -175,10 +169,10 @@ const ActionChoices = (props: FilterProps) => {
       />
       <ChoiceField
         name="Outcome"
-        choices={[
-          ["", "Any"],
-          ...auditOutcomes.map((outcome): Choice => [outcome, capitalised(outcome)]),
-        ]}
+        choices={{
+          "": "Any",
+          ...Object.fromEntries(auditOutcomes.map((outcome) => [outcome, capitalised(outcome)])),
+        }}
         chosen={props.list.params().get("outcome") ?? ""}
         onChange={(outcome) => props.onChange({ outcome: outcome || null })}
       />
@@ -188,41 +182,21 @@ const ActionChoices = (props: FilterProps) => {
 
 const ChoiceField = (props: {
   name: string;
-  choices: readonly Choice[];
+  choices: Choices;
   chosen: string;
   onChange: (value: string) => void;
 }) => (
   <label>
     {props.name}
     <select class="input" onChange={({ currentTarget }) => props.onChange(currentTarget.value)}>
-      <For each={props.choices}>
-        {([value, words = value]) => (
+      <For each={Object.entries(props.choices)}>
+        {([value, words]) => (
           <option value={value} selected={value === props.chosen}>
             {words}
           </option>
         )}
       </For>
     </select>
-  </label>
-);
-
-const TextField = (props: {
-  name: string;
-  hint: string;
-  value: string;
-  onChange: (value: string) => void;
-}) => (
-  <label>
-    {props.name}
-    <input
-      class="input"
-      type="search"
-      maxlength="256"
-      placeholder={props.hint}
-      autocomplete="off"
-      value={props.value}
-      onChange={({ currentTarget }) => props.onChange(currentTarget.value.trim())}
-    />
   </label>
 );
 

@@ -9,7 +9,8 @@ import {
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordList } from "../design/records.tsx";
-import { Notice, UnknownFilter } from "../design/report-parts.tsx";
+import { Banner, Notice } from "../design/report-parts.tsx";
+import { UnknownFilter } from "../design/unknown-filter.tsx";
 import { formatCount, formatCountOf } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createListPage, PageFrame, Time } from "../shell/page.tsx";
@@ -43,7 +44,6 @@ export const AuditPage = () => {
 const AuditEvents = () => {
   const navigate = useNavigate();
   const { page, report, list, ...address } = createListPage({
-    title: "Audit",
     path: "/audit",
     source: eventsSource,
     schema: AuditEventPage,
@@ -168,14 +168,13 @@ const ChainStatus = () => {
       fallback={<p class="chain-status">{status()}</p>}
     >
       {(fault) => (
-        <p class="banner chain-fault" role="alert">
-          <Icon name="warning" />
+        <Banner class="chain-fault" role="alert">
           <span>
             The hash chain has a fault: event {formatCount(fault().seq)} {faultTexts[fault().kind]}.
             Events from there on are not verified. Run <code>svc-server verify-audit</code> and
             compare with the heads in core's log.
           </span>
-        </p>
+        </Banner>
       )}
     </Show>
   );

@@ -67,15 +67,7 @@ const Composer = (props: ComposerProps) => {
             </button>
           }
         >
-          <Button
-            ref={(element) => {
-              composer.controls.stop = element;
-            }}
-            onClick={() => {
-              props.conversation.stop();
-              composer.focus();
-            }}
-          >
+          <Button ref={composer.setStop} onClick={composer.stop}>
             Stop
           </Button>
         </Show>
@@ -85,29 +77,33 @@ const Composer = (props: ComposerProps) => {
 };
 
 const createComposer = (props: ComposerProps) => {
-  const controls: { field?: HTMLTextAreaElement; stop?: HTMLButtonElement } = {};
+  let field: HTMLTextAreaElement | undefined;
+  let stop: HTMLButtonElement | undefined;
   const answering = () => props.conversation.answering();
   const bytes = () => new TextEncoder().encode(props.conversation.draft().trim()).length;
   const isOver = () => bytes() > messageBytesMax;
   const canSend = () => !answering() && bytes() > 0 && !isOver();
-  const focus = () => controls.field?.focus();
+  const focus = () => field?.focus();
   // Stop disappears with the end of the answer; its focus must not.
   createEffect(
-    on(answering, (now) => now || controls.stop !== document.activeElement || focus(), {
-      defer: true,
-    }),
+    on(answering, (now) => now || stop !== document.activeElement || focus(), { defer: true }),
   );
   return {
     id: createUniqueId(),
-    controls,
     answering,
     bytes,
     isOver,
     canSend,
-    focus,
-    setField: (field: HTMLTextAreaElement) => {
-      controls.field = field;
-      props.ref(field);
+    setField: (element: HTMLTextAreaElement) => {
+      field = element;
+      props.ref(element);
+    },
+    setStop: (element: HTMLButtonElement) => {
+      stop = element;
+    },
+    stop: () => {
+      props.conversation.stop();
+      focus();
     },
     send: () => {
       if (!canSend()) return;
@@ -347,7 +343,7 @@ const Beginning = (props: {
     </Match>
     <Match when={props.conversation.problem()}>
       <LoadFailure
-        title={<p>The conversation could not be loaded.</p>}
+        what="conversation"
         problem={props.conversation.problem()}
         onRetry={() => void props.conversation.load()}
       />

@@ -108,11 +108,7 @@ const ListEnd = (props: { list: ReturnType<typeof createSessionList> }) => {
   return (
     <Switch>
       <Match when={problem()}>
-        <LoadFailure
-          title={<p>The conversations could not be loaded.</p>}
-          problem={problem()}
-          onRetry={() => void load()}
-        />
+        <LoadFailure what="conversations" problem={problem()} onRetry={() => void load()} />
       </Match>
       <Match when={loading()}>
         <p class="chat-note page-loading" role="status">
@@ -147,10 +143,9 @@ const HistoryRow = (props: {
     setMode("shown");
     buttons[left]?.focus();
   };
-  const attempt = async (change: () => Promise<void>, done?: () => void) => {
+  const attempt = async (change: () => Promise<void>) => {
     try {
       await change();
-      done?.();
     } catch (failure) {
       setProblem(caughtProblem(failure).message);
     }
@@ -180,10 +175,10 @@ const HistoryRow = (props: {
             title={props.session.title ?? ""}
             onCancel={() => leave("renaming")}
             onRename={(wanted) =>
-              attempt(
-                () => props.onRename(wanted),
-                () => leave("renaming"),
-              )
+              attempt(async () => {
+                await props.onRename(wanted);
+                leave("renaming");
+              })
             }
           />
         </Match>
@@ -242,7 +237,7 @@ const RenameForm = (props: {
   onMount(() => field.select());
   return (
     <form
-      class="history-change"
+      class="history-change row"
       onKeyDown={onEscape(() => props.onCancel())}
       onSubmit={(event) => {
         event.preventDefault();
@@ -272,7 +267,7 @@ const DeleteQuestion = (props: { title: string; onDelete: () => void; onCancel: 
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset cannot be a flex container in every browser
     <div
-      class="history-change"
+      class="history-change row"
       role="group"
       aria-label="Delete"
       onKeyDown={onEscape(() => props.onCancel())}

@@ -4,31 +4,52 @@ import { messageText } from "#proto/chat/session.ts";
 import type { ApiProblem } from "../api/api-client.ts";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { Icon, type ShapeName } from "../design/icon.tsx";
-import { List } from "../design/report-parts.tsx";
+import { List, Why } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { type ShownPart, shownParts, textPieces } from "./answer-parts.ts";
 import type { ReceiptStatus } from "./check-answers.ts";
 import type { ShownMessage } from "./conversation.ts";
 
+/** How a receipt is shown, and what its status means; `reason` is that of an answer without a verified one. */
 const receiptMarks: Readonly<
-  Record<ReceiptStatus["kind"] | "ephemeral", readonly [icon: ShapeName, word: string]>
+  Record<
+    ReceiptStatus["kind"] | "ephemeral",
+    readonly [icon: ShapeName, word: string, meaning: (reason: string) => string]
+  >
 > = {
-  checking: ["info", "Checking receipt"],
-  unsupported: ["info", "Cannot verify here"],
-  unavailable: ["info", "Receipt not loaded"],
-  unverified: ["warning", "Unverified"],
-  verified: ["check", "Verified"],
-  ephemeral: ["info", "Ephemeral key"],
+  checking: ["info", "Checking receipt", () => ""],
+  unsupported: [
+    "info",
+    "Cannot verify here",
+    () => "This browser cannot check Ed25519 signatures, or the page was not loaded over https.",
+  ],
+  unavailable: [
+    "info",
+    "Receipt not loaded",
+    (reason) =>
+      `The receipts could not be loaded: ${reason}. Open the conversation again to retry.`,
+  ],
+  unverified: ["warning", "Unverified", (reason) => `Do not rely on this answer: ${reason}.`],
+  verified: [
+    "check",
+    "Verified",
+    () =>
+      "This browser checked the signatures: question, queries, results and answer are as core signed them.",
+  ],
+  ephemeral: [
+    "info",
+    "Ephemeral key",
+    () =>
+      "This browser checked the signatures. Core made the key at its start and keeps it in memory only, so nobody but this core vouches for it.",
+  ],
 };
 
 /** Shows whether an answer is as core signed it. Opens to explain what that proves and how to check it elsewhere. */
 const ReceiptBadge = (props: { status: ReceiptStatus }) => {
   const verified = () => (props.status.kind === "verified" ? props.status : undefined);
   const tone = () => (verified()?.ephemeral ? "ephemeral" : props.status.kind);
-  const reason = () =>
-    props.status.kind === "unverified" || props.status.kind === "unavailable"
-      ? props.status.reason
-      : undefined;
+  const meaning = () =>
+    receiptMarks[tone()][2]("reason" in props.status ? props.status.reason : "");
   return (
     <details class="receipt" data-status={tone()}>
       <summary>
@@ -37,51 +58,28 @@ const ReceiptBadge = (props: { status: ReceiptStatus }) => {
         <span class="visually-hidden">: the receipt of this answer</span>
       </summary>
       <div class="receipt-facts stack">
-        <Switch>
-          <Match when={verified()}>
-            {(proof) => (
-              <>
-                <p>
-                  <Show
-                    when={proof().ephemeral}
-                    fallback="This browser checked the signatures: question, queries, results and answer are as core signed them."
-                  >
-                    This browser checked the signatures. Core made the key at its start and keeps it
-                    in memory only, so nobody but this core vouches for it.
-                  </Show>
-                </p>
-                <dl>
-                  <dt>Receipts</dt>
-                  <dd>
-                    {formatCount(proof().first)} to {formatCount(proof().last)} of this conversation
-                  </dd>
-                  <dt>Key</dt>
-                  <dd>
-                    <code>{proof().keyIds.join(", ")}</code>
-                  </dd>
-                  <dt>SHA-256 of the answer</dt>
-                  <dd class="copied">
-                    <code>{proof().sha256}</code>
-                    <CopyButton text={proof().sha256} what="hash" />
-                  </dd>
-                </dl>
-              </>
-            )}
-          </Match>
-          <Match when={props.status.kind === "unverified"}>
-            <p>Do not rely on this answer: {reason()}.</p>
-          </Match>
-          <Match when={props.status.kind === "unavailable"}>
-            <p>
-              The receipts could not be loaded: {reason()}. Open the conversation again to retry.
-            </p>
-          </Match>
-          <Match when={props.status.kind === "unsupported"}>
-            <p>
-              This browser cannot check Ed25519 signatures, or the page was not loaded over https.
-            </p>
-          </Match>
-        </Switch>
+        <Show when={meaning()}>
+          <p>{meaning()}</p>
+        </Show>
+        <Show when={verified()}>
+          {(proof) => (
+            <dl>
+              <dt>Receipts</dt>
+              <dd>
+                {formatCount(proof().first)} to {formatCount(proof().last)} of this conversation
+              </dd>
+              <dt>Key</dt>
+              <dd>
+                <code>{proof().keyIds.join(", ")}</code>
+              </dd>
+              <dt>SHA-256 of the answer</dt>
+              <dd class="copied">
+                <code>{proof().sha256}</code>
+                <CopyButton text={proof().sha256} what="hash" />
+              </dd>
+            </dl>
+          )}
+        </Show>
         <p>
           To check it elsewhere, download the conversation and run{" "}
           <code>svc-server verify-receipts FILE</code>. It needs no network.
@@ -144,16 +142,7 @@ const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; answering
           </Match>
           <Match when={result("rows")}>{(rows) => <Rows result={rows()} />}</Match>
           <Match when={result("relations")}>
-            {(relations) => (
-              <Facts
-                facts={relations().relations.map(({ name, description }) => ({
-                  name,
-                  type: "",
-                  description,
-                }))}
-                label="Tables"
-              />
-            )}
+            {(known) => <Facts facts={known().relations} label="Tables" />}
           </Match>
           <Match when={result("relation")}>
             {(relation) => (
@@ -232,7 +221,7 @@ const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
 
 /** Names with their descriptions. */
 const Facts = (props: {
-  facts: readonly { name: string; type: string; description: string }[];
+  facts: readonly { name: string; type?: string; description: string }[];
   label: string;
 }) => (
   <figure class="tool-table" tabindex="0" aria-label={props.label}>
@@ -241,7 +230,7 @@ const Facts = (props: {
         {({ name, type, description }) => (
           <>
             <dt>
-              <code>{plainText(name)}</code> <span class="tool-note">{plainText(type)}</span>
+              <code>{plainText(name)}</code> <span class="tool-note">{plainText(type ?? "")}</span>
             </dt>
             <dd>{plainText(description)}</dd>
           </>
@@ -330,23 +319,11 @@ const AnswerFailed = (props: {
   problem: ApiProblem | undefined;
   onRetry: (() => void) | undefined;
 }) => (
-  <div class="chat-failed">
+  <div class="chat-failed row">
     <p>
       <Icon name="warning" />{" "}
       <Show when={props.problem} fallback="This answer failed.">
-        {(problem) => (
-          <>
-            {plainText(problem().message)}.
-            <Show when={problem().requestId}>
-              {(id) => (
-                <>
-                  {" "}
-                  Request <code>{plainText(id())}</code>
-                </>
-              )}
-            </Show>
-          </>
-        )}
+        {(problem) => <Why problem={problem()} />}
       </Show>
     </p>
     <Show when={props.onRetry}>{(retry) => <Button onClick={() => retry()()}>Retry</Button>}</Show>

@@ -10,11 +10,7 @@ import { dayHourText, hourMarks, shortageText, shownStates } from "./hour-view.t
 import { incompleteText } from "./incomplete-text.ts";
 import "./completeness.css";
 
-const ranges = [
-  { words: "24 hours", from: "24h" },
-  { words: "7 days", from: null },
-  { words: "30 days", from: "30d" },
-] as const;
+const ranges = { "24 hours": "24h", "7 days": null, "30 days": "30d" };
 
 /** Returns the address of the hosts of a span. */
 type HrefOf = (from: string, to: string) => string;
@@ -22,9 +18,7 @@ type HrefOf = (from: string, to: string) => string;
 /** `/completeness`: how many hosts had which state in each hour, and the hosts with the most incomplete hours first. */
 export const CompletenessPage = () => {
   const { page, report, list, ...address } = createListPage({
-    title: "Completeness",
     path: "/completeness",
-    source: "/api/core/collector/completeness",
     schema: FleetCompleteness,
     limit: 50,
   });
@@ -92,10 +86,7 @@ interface ReportProps {
 
 /** The spans of time to choose from, and the hour that is chosen. */
 const TimeChips = (props: ReportProps) => (
-  <Chips
-    label="Time"
-    chips={ranges.map(({ words, from }) => props.list.chip(words, { from, to: null }))}
-  >
+  <Chips label="Time" chips={props.list.chips("from", ranges, { to: null })}>
     <Show when={props.list.params().has("to")}>
       <span class="button" aria-current="true">
         {dayHourText(props.report.from)} to {dayHourText(props.report.to)} UTC
@@ -150,7 +141,7 @@ const columnsOf = (rangeOf: () => FleetCompleteness | undefined): RecordColumns<
 
 /** The worst hour of a host, as a link to its account. */
 const WorstHour = (props: { hostId: string | null; hour: NonNullable<HostStrip["worst"]> }) => (
-  <div class="worst-hour">
+  <div class="worst-hour row">
     <HourMark state={props.hour.state} />
     <Show when={props.hostId} fallback={<span>{dayHourText(props.hour.from)}</span>}>
       {(id) => (
@@ -176,7 +167,12 @@ const headlineOf = (report: FleetCompleteness, state: string | null) => {
 };
 
 const runsText = ({ runs }: HostStrip) =>
-  `${runs.map(({ state, hours }) => `${formatCountOf(hours, "hour")} ${hourMarks[state ?? "undecided"][0].toLowerCase()}`).join(", ")}`;
+  runs
+    .map(({ state, hours }) => {
+      const [name] = hourMarks[state ?? "undecided"];
+      return `${formatCountOf(hours, "hour")} ${name.toLowerCase()}`;
+    })
+    .join(", ");
 
 /** The figures of the picture; each hour links to its hosts. */
 const HourTable = (props: { report: FleetCompleteness; hrefOf: HrefOf }) => (

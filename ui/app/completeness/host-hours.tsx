@@ -3,31 +3,13 @@ import { createMemo, For, Index, Show } from "solid-js";
 import { HostCompleteness, type HostHourView } from "#proto/completeness/report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { List, Loaded } from "../design/report-parts.tsx";
+import { Loaded, Section } from "../design/report-parts.tsx";
 import { createRoving } from "../fleet/charts/roving.ts";
-import { formatCount, formatCountOf, formatDuration } from "../format/format.ts";
-import { Time } from "../shell/page.tsx";
+import { formatCount, formatCountOf } from "../format/format.ts";
+import { AccountOfHour } from "./hour-account.tsx";
 import { HourMark, HourShape } from "./hour-mark.tsx";
-import {
-  accountLines,
-  dayHourText,
-  deliveryText,
-  hourLabel,
-  hourMarks,
-  shortageText,
-  shownState,
-  shownStates,
-} from "./hour-view.ts";
+import { hourLabel, hourMarks, shownState, shownStates } from "./hour-view.ts";
 import "./completeness.css";
-
-const rangeText = (account: HostHourView["accounts"][number]) => {
-  if (account.first_sequence !== null)
-    return `sequences ${account.first_sequence} to ${account.last_sequence}`;
-  return account.stopped ? "no collector ran" : "no record";
-};
-
-/** How much the clocks of a host and core may differ. */
-const clockAheadSecondsMax = 120;
 
 /** The hours of a host's last week as squares, a row for each UTC day; a click opens an hour's account. */
 export const HostHours = (props: { id: string }) => {
@@ -55,15 +37,17 @@ export const HostHours = (props: { id: string }) => {
     navigate(withQuery(location.pathname, params), { replace: true, scroll: false });
   };
   return (
-    <section class="page-section host-hours" id="completeness" aria-labelledby="completeness-title">
-      <div class="page-tools">
-        <h2 id="completeness-title">Completeness, last 7 days</h2>
-        <div class="page-tools-end">
-          <a href={`/completeness?host=${encodeURIComponent(report.current()?.host_id ?? "")}`}>
-            Show in completeness
-          </a>
-        </div>
-      </div>
+    <Section
+      id="completeness"
+      title="Completeness, last 7 days"
+      level="h2"
+      class="host-hours"
+      tools={
+        <a href={`/completeness?host=${encodeURIComponent(report.current()?.host_id ?? "")}`}>
+          Show in completeness
+        </a>
+      }
+    >
       <Loaded report={report} what="hours">
         {(known) => (
           <>
@@ -118,10 +102,10 @@ export const HostHours = (props: { id: string }) => {
                     </For>
                   </tbody>
                 </table>
-                <ul class="hour-legend">
+                <ul class="hour-legend row">
                   <For each={shownStates.filter((state) => countOf(known().hours, state) > 0)}>
                     {(state) => (
-                      <li title={hourMarks[state][1]}>
+                      <li class="row" title={hourMarks[state][1]}>
                         <HourMark state={state} />{" "}
                         <b>{formatCount(countOf(known().hours, state))}</b>
                       </li>
@@ -134,14 +118,14 @@ export const HostHours = (props: { id: string }) => {
                   when={open()}
                   fallback={<p class="quiet">Choose a square to see the account of its hour.</p>}
                 >
-                  {(hour) => <HourAccount host={known().host_id} hour={hour()} />}
+                  {(hour) => <AccountOfHour host={known().host_id} hour={hour()} />}
                 </Show>
               </div>
             </div>
           </>
         )}
       </Loaded>
-    </section>
+    </Section>
   );
 };
 
@@ -166,93 +150,3 @@ const daysOf = (
     const byHour = new Map(ofDay.map((hour) => [Number(hour.from.slice(11, 13)), hour]));
     return { day, cells: Array.from({ length: 24 }, (_, hour) => byHour.get(hour)) };
   });
-
-/** The records produced, stored and delivered in an hour, the differences, and the accounts behind these figures. */
-const HourAccount = (props: { host: string; hour: HostHourView }) => {
-  const state = () => shownState(props.hour.state);
-  return (
-    <section
-      class="panel stack hour-account"
-      aria-label={`Account of ${dayHourText(props.hour.from)} UTC`}
-    >
-      <h3>
-        {dayHourText(props.hour.from)} UTC <HourMark state={state()} />
-      </h3>
-      <p>{hourMarks[state()][1]}</p>
-      <List class="hour-shortages" of={props.hour.shortages}>
-        {(shortage) => sentence(shortageText(shortage))}
-      </List>
-      <Show
-        when={props.hour.figures}
-        fallback={
-          <p class="quiet">
-            Core has no account of this hour, or keeps it no longer.{" "}
-            <Show when={props.hour.state}>
-              <a download="" href={statementPath(props.host, props.hour.from)}>
-                Download the statement
-              </a>
-            </Show>
-          </p>
-        }
-      >
-        {(figures) => (
-          <>
-            <dl class="facts">
-              <For each={accountLines(figures())}>
-                {({ words, amount, isLoss }) => (
-                  <>
-                    <dt>{words}</dt>
-                    <dd data-loss={isLoss ? "" : undefined}>{amount}</dd>
-                  </>
-                )}
-              </For>
-              <For each={figures().delivered}>
-                {(delivery) => (
-                  <>
-                    <dt>Export {delivery.export}</dt>
-                    <dd
-                      data-loss={delivery.rejected + delivery.rejected_items > 0 ? "" : undefined}
-                    >
-                      {deliveryText(delivery)}
-                    </dd>
-                  </>
-                )}
-              </For>
-              <Show when={figures().delivered.length === 0}>
-                <dt>Delivered</dt>
-                <dd>no export is on</dd>
-              </Show>
-              <dt>The collector ran for</dt>
-              <dd>{formatDuration(figures().ran_seconds)}</dd>
-              <Show when={figures().clock_ahead_seconds > clockAheadSecondsMax}>
-                <dt>The host's clock</dt>
-                <dd data-loss="">{formatDuration(figures().clock_ahead_seconds)} ahead</dd>
-              </Show>
-            </dl>
-            <p class="quiet">
-              Accounts, each signed with the host's key.{" "}
-              <a download="" href={statementPath(props.host, props.hour.from)}>
-                Download the statement
-              </a>{" "}
-              with them, to verify it offline.
-            </p>
-            <List of={props.hour.accounts}>
-              {(account) => (
-                <>
-                  <code title={account.queue_id}>{account.queue_id.slice(0, 8)}</code> account{" "}
-                  {account.number}: {rangeText(account)}, received <Time at={account.received_at} />
-                  <Show when={account.refused}>{(refused) => <b> refused: {refused()}</b>}</Show>
-                </>
-              )}
-            </List>
-          </>
-        )}
-      </Show>
-    </section>
-  );
-};
-
-const statementPath = (host: string, from: string) =>
-  `/api/core/collector/completeness/statements/${from}?host=${encodeURIComponent(host)}`;
-
-const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;

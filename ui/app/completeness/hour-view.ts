@@ -2,7 +2,7 @@
 import type { HourState } from "#proto/completeness/hour-state.ts";
 import type { HostHourView, ShortageView } from "#proto/completeness/report.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";
-import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
+import { formatBytes, formatCountOf } from "../format/format.ts";
 
 /** An hour's state, or that it is not decided. */
 export type ShownState = HourState | "undecided";
@@ -91,7 +91,8 @@ const refusals: Readonly<Record<string, string>> = {
   rate_limited: "the host sent too many",
 };
 
-const amountOf = (kind: ShortageView["kind"], count: number) => {
+/** Returns how much of a shortage there is: records, bytes or items. */
+export const amountOf = (kind: ShortageView["kind"], count: number) => {
   if (kind === "file_gap") return formatBytes(count);
   if (kind === "export_rejected_items")
     return formatCountOf(
@@ -132,52 +133,4 @@ export const hourLabel = ({
 }: Pick<HostHourView, "from" | "state" | "shortages">): string => {
   const short = shortBy(shortages);
   return `${dayHourText(from)} UTC: ${hourMarks[shownState(state)][0]}${short && ` of ${short}`}`;
-};
-
-/** Describes the part of an hour that an export has delivered, and the part that its backend rejected. */
-export const deliveryText = ({
-  delivered,
-  rejected,
-  rejected_items: items,
-}: NonNullable<HostHourView["figures"]>["delivered"][number]): string =>
-  [
-    delivered ? "delivered" : "not delivered yet",
-    ...(rejected > 0 ? [`${formatCountOf(rejected, "record")} rejected`] : []),
-    ...(items > 0 ? [`${amountOf("export_rejected_items", items)} rejected`] : []),
-  ].join(", ");
-
-/** A line of an hour's account: what, how many, and whether it is a difference. */
-interface AccountLine {
-  words: string;
-  amount: string;
-  isLoss: boolean;
-}
-
-/** Returns the lines of an hour's figures: accepted and stored always, the differences where there are any. */
-export const accountLines = (figures: NonNullable<HostHourView["figures"]>): AccountLine[] => {
-  const { refused } = figures;
-  const lines: [string, number, boolean][] = [
-    ["Accepted by the collector", figures.accepted, false],
-    ["Stored by core", figures.stored, false],
-    ["Discarded by core, as configured", figures.discarded, false],
-    ["Rejected by core", figures.rejected, true],
-    ["Lost in a restore of the database or stream", figures.lost, true],
-    ["Accepted and never received", figures.missing, true],
-    ["Dropped: the queue was full", refused.queue_full ?? 0, true],
-    ["Dropped: too large", refused.too_large ?? 0, true],
-    ["Refused: malformed", refused.malformed ?? 0, false],
-    ["Refused: the sender was asked to send again", refused.retry ?? 0, false],
-    ["Dropped by age in this hour, whenever accepted", figures.expired, true],
-    ["Damaged on the host's disk", figures.damaged, true],
-  ];
-  const shown = lines
-    .filter(([, count], index) => index < 2 || count > 0)
-    .map(([words, count, isLoss]) => ({ words, amount: formatCount(count), isLoss }));
-  if (figures.file_gap_bytes > 0)
-    shown.push({
-      words: "Of files, lost in a rotation",
-      amount: formatBytes(figures.file_gap_bytes),
-      isLoss: true,
-    });
-  return shown;
 };

@@ -1,7 +1,7 @@
 import { createMemo, For, Show } from "solid-js";
 import { ConfigDetail } from "#proto/fleet-health/config-report.ts";
 import { createReport } from "../api/live-report.tsx";
-import { Loaded } from "../design/report-parts.tsx";
+import { Loaded, Section } from "../design/report-parts.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { diffOf } from "./config-diff.ts";
 import { CompareChoice } from "./config-text.tsx";
@@ -18,14 +18,15 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
   const other = report.current;
   const lines = createMemo(() => {
     const before = other();
-    return before === undefined ? undefined : diffOf(before.yaml, props.config.yaml);
+    return before && diffOf(before.yaml, props.config.yaml);
   });
   const counted = (kind: "added" | "removed") =>
     (lines() ?? []).filter((line) => line.kind === kind).length;
   return (
-    <section class="stack gap-3" aria-labelledby="diff">
-      <div class="page-tools">
-        <h2 id="diff">
+    <Section
+      id="diff"
+      title={
+        <>
           Changes
           <Show when={other()}>
             {(known) => (
@@ -35,9 +36,10 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
               </>
             )}
           </Show>
-        </h2>
-        <CompareChoice configId={props.config.id} chosen={props.otherId} />
-      </div>
+        </>
+      }
+      tools={<CompareChoice configId={props.config.id} chosen={props.otherId} />}
+    >
       <Loaded
         report={report}
         what="other config"
@@ -86,7 +88,7 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
       <p>
         <a href={`/configs/${props.config.id}`}>Show the whole text</a>
       </p>
-    </section>
+    </Section>
   );
 };
 

@@ -8,7 +8,7 @@ import {
 } from "#proto/fleet-health/config-report.ts";
 import type { ConfigProgress } from "#proto/fleet-health/vocabulary.ts";
 import { withQuery } from "../browser/with-query.ts";
-import { BarKey } from "../design/bars.tsx";
+import { BarFigure } from "../design/bars.tsx";
 import { CopyButton } from "../design/buttons.tsx";
 import {
   Chips,
@@ -61,9 +61,8 @@ const columns: RecordColumns<ConfigAssignment> = {
 /** The hosts to which a config was assigned, newest first, under the filter of the address. */
 const Assignments = (props: { configId: string }) => {
   const { times } = usePageContext();
-  const { params, pathOf, chip, list } = createListPart(() => ({
+  const { params, pathOf, chips, list } = createListPart(() => ({
     path: `/configs/${props.configId}`,
-    source: `/api/core/collector/configs/${props.configId}/assignments`,
     limit: 25,
     anchor: "assignments",
     foreign: ["compare", "preview"],
@@ -74,11 +73,7 @@ const Assignments = (props: { configId: string }) => {
     <Section id="assignments" title="Assigned hosts">
       <Chips
         label="Assignments by state"
-        chips={[
-          chip("All", { current: null }),
-          chip("Still assigned", { current: "true" }),
-          chip("Ended", { current: "false" }),
-        ]}
+        chips={chips("current", { All: null, "Still assigned": "true", Ended: "false" })}
       />
       <Show when={params().get("since")}>
         {(since) => (
@@ -179,41 +174,32 @@ const Progress = (props: { config: ConfigDetail }) => {
         <ProgressBar hosts={hosts()} />
       </Show>
       <dl class="bar-figures">
-        <div>
-          <dt>Desired by</dt>
-          <dd>
-            {figure("desired", "hosts should run it")}
-            <small>hosts that are not revoked</small>
-          </dd>
-        </div>
+        <BarFigure name="Desired by" about="hosts that are not revoked">
+          {figure("desired", "hosts should run it")}
+        </BarFigure>
         <For each={barParts}>
           {(name) => (
-            <div>
-              <dt>
-                <BarKey part={name} />
-                {capitalised(name)}
-              </dt>
-              <dd>
-                {figure(name, `hosts ${name}`)}
-                <small>
+            <BarFigure
+              name={capitalised(name)}
+              part={name}
+              about={
+                <>
                   {figureMeanings[name]}
                   <Show when={name === "silent" && hosts().silent_running > 0}>
                     {"; "}
                     {figure("silent_running", "silent hosts last reported this config")} last
                     reported this one
                   </Show>
-                </small>
-              </dd>
-            </div>
+                </>
+              }
+            >
+              {figure(name, `hosts ${name}`)}
+            </BarFigure>
           )}
         </For>
-        <div>
-          <dt>Running elsewhere</dt>
-          <dd>
-            {figure("undesired", "hosts run it and should not")}
-            <small>run it, and another or none is desired</small>
-          </dd>
-        </div>
+        <BarFigure name="Running elsewhere" about="run it, and another or none is desired">
+          {figure("undesired", "hosts run it and should not")}
+        </BarFigure>
       </dl>
     </Section>
   );

@@ -4,20 +4,22 @@ import { ConfigList } from "#proto/fleet-health/config-report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { Button, CopyButton } from "../design/buttons.tsx";
-import { Loaded } from "../design/report-parts.tsx";
+import { Loaded, Section } from "../design/report-parts.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { configName, linesOf } from "./progress-view.ts";
 
 /** The published text with line numbers, a button that copies it as it is, and the choice of a config to compare it with. */
 export const ConfigText = (props: { yaml: string; configId: string }) => (
-  <section class="stack gap-3" aria-labelledby="text">
-    <div class="page-tools">
-      <h2 id="text">
+  <Section
+    id="text"
+    title={
+      <>
         Text <CopyButton text={props.yaml} what="the text" />
-      </h2>
-      <CompareChoice configId={props.configId} />
-    </div>
+      </>
+    }
+    tools={<CompareChoice configId={props.configId} />}
+  >
     {/* A region that scrolls must be reachable by keyboard (WCAG 2.1.1). */}
     <section class="code" aria-label="YAML, by line" tabindex="0">
       <ol class="code-lines">
@@ -26,7 +28,7 @@ export const ConfigText = (props: { yaml: string; configId: string }) => (
         </For>
       </ol>
     </section>
-  </section>
+  </Section>
 );
 
 const choicesMax = 500;
@@ -46,11 +48,9 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
       class="compare"
       onSubmit={(event) => {
         event.preventDefault();
-        const other = String(new FormData(event.currentTarget).get("compare") ?? "");
-        if (other !== "")
-          navigate(withQuery(`/configs/${props.configId}`, { compare: other }), {
-            scroll: false,
-          });
+        const compare = String(new FormData(event.currentTarget).get("compare") ?? "");
+        if (compare !== "")
+          navigate(withQuery(`/configs/${props.configId}`, { compare }), { scroll: false });
       }}
     >
       <Show

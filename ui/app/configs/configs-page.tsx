@@ -61,9 +61,7 @@ const columns: RecordColumns<ListedConfig> = {
 export const ConfigsPage = () => {
   const navigate = useNavigate();
   const { page, params, list } = createListPage({
-    title: "Configs",
     path: "/configs",
-    source: "/api/core/collector/configs",
     schema: ConfigRows,
     intervalMs: refreshIntervalMs,
     limit: 100,

@@ -77,3 +77,16 @@ export const StateMark = (props: { state: FleetState }) => (
     {stateNames[props.state]}
   </span>
 );
+
+/** What a state means for whoever is responsible; its colour. */
+type Tone = "ok" | "info" | "warn" | "crit" | "muted";
+
+/** The state of a record in words, as a shape, so that it is not recognised by its colour alone, and its tone. */
+export type StateWords = readonly [words: string, shape: ShapeName, tone: Tone];
+
+/** The state of a record as shape and words. */
+export const RecordState = (props: { of: StateWords }) => (
+  <span class="record-state" data-tone={props.of[2]}>
+    <Icon name={props.of[1]} /> {props.of[0]}
+  </span>
+);

@@ -30,43 +30,38 @@ interface PageOfList extends ListRows {
 type ListOrder = "newest first" | "first to last";
 
 const words: Readonly<
-  Record<ListOrder, { next: string; first: string; nextButton: string; end: string }>
+  Record<ListOrder, readonly [next: string, firstButton: string, nextButton: string, end: string]>
 > = {
-  "newest first": { next: "older", first: "Newest", nextButton: "Older", end: ", to the first" },
-  "first to last": { next: "further", first: "First", nextButton: "Next", end: ", to the last" },
+  "newest first": ["older", "Newest", "Older", ", to the first"],
+  "first to last": ["further", "First", "Next", ", to the last"],
 };
 
-const wordsOf = ({ order = "newest first" }: Pick<PageOfList, "order">) => words[order];
+const wordsOf = ({ order = "newest first" }: ListRows) => words[order];
 
+/** Says how many rows a page has, and whether there are more. */
 const countText = (page: PageOfList) => {
-  const { rows, isContinued, noun, nouns = `${noun}s` } = page;
-  const next = isContinued ? `${wordsOf(page).next} ` : "";
-  return formatCountOf(rows, next + noun, next + nouns);
-};
-
-const endText = (page: PageOfList) => {
-  const { rows, isContinued, nextPath } = page;
-  if (nextPath !== undefined) return `, and ${wordsOf(page).next} ones`;
-  if (isContinued) return wordsOf(page).end;
-  return rows > 1 ? ", all of them" : "";
+  const { rows, isContinued, nextPath, noun, nouns = `${noun}s` } = page;
+  const [next, , , end] = wordsOf(page);
+  const which = isContinued ? `${next} ` : "";
+  const count = formatCountOf(rows, which + noun, which + nouns);
+  if (nextPath !== undefined) return `${count}, and ${next} ones`;
+  if (isContinued) return count + end;
+  return rows > 1 ? `${count}, all of them` : count;
 };
 
 /** The number of rows of a page of a list whose total nobody counts, and links to the first and the next page. */
 export const ListPager = (props: PageOfList & { label: string; firstPath: string }) => (
   <nav class="pager" aria-label={props.label}>
-    <span>
-      {countText(props)}
-      {endText(props)}
-    </span>
+    <span>{countText(props)}</span>
     <Show when={props.isContinued}>
       <a class="button" href={props.firstPath}>
-        <Icon name="previous" /> {wordsOf(props).first}
+        <Icon name="previous" /> {wordsOf(props)[1]}
       </a>
     </Show>
     <Show when={props.nextPath}>
       {(path) => (
         <a class="button" href={path()}>
-          {wordsOf(props).nextButton} <Icon name="next" />
+          {wordsOf(props)[2]} <Icon name="next" />
         </a>
       )}
     </Show>

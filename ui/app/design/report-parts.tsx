@@ -13,7 +13,7 @@ import {
 import { Dynamic } from "solid-js/web";
 import type { ApiProblem } from "../api/api-client.ts";
 import { type LiveReport, UpdatesProvider, useUpdates } from "../api/live-report.tsx";
-import { formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
+import { formatDuration, formatTimestamp, plainText, type TimeZone } from "../format/format.ts";
 import { Button } from "./buttons.tsx";
 import { Icon } from "./icon.tsx";
 
@@ -110,36 +110,53 @@ export const Freshness = (props: {
   );
 };
 
+/** Why a request failed, and its id. */
+export const Why = (props: { problem: ApiProblem }) => (
+  <>
+    {plainText(props.problem.message)}.
+    <Show when={props.problem.requestId}>
+      {(id) => (
+        <>
+          {" "}
+          Request <code>{plainText(id())}</code>
+        </>
+      )}
+    </Show>
+  </>
+);
+
 /** Replaces content that could not be loaded: what failed, why, the id of the request, and a button that tries again. */
 export const LoadFailure = (props: {
-  title: JSX.Element;
+  /** Completes "The … could not be loaded". */
+  what: string;
+  /** Said in place of that. */
+  title?: string | undefined;
+  /** The title is a heading. */
+  level?: "h1" | "h2" | "h3" | undefined;
   /** Nothing is shown without one. */
   problem: ApiProblem | undefined;
   onRetry: () => void;
   /** More to do than to try again. */
   children?: JSX.Element;
-}) => (
-  <Show when={props.problem}>
-    {(problem) => (
-      <section class="notice" role="alert">
-        {props.title}
-        <p>
-          {problem().message}.
-          <Show when={problem().requestId}>
-            {(id) => (
-              <>
-                {" "}
-                Request <code>{id()}</code>
-              </>
-            )}
+}) => {
+  const title = () => props.title || `The ${props.what} could not be loaded`;
+  return (
+    <Show when={props.problem}>
+      {(problem) => (
+        <section class="notice" role="alert">
+          <Show when={props.level} fallback={<p>{title()}.</p>}>
+            <Dynamic component={props.level}>{title()}</Dynamic>
           </Show>
-        </p>
-        <Button onClick={() => props.onRetry()}>Try again</Button>
-        {props.children}
-      </section>
-    )}
-  </Show>
-);
+          <p>
+            <Why problem={problem()} />
+          </p>
+          <Button onClick={() => props.onRetry()}>Try again</Button>
+          {props.children}
+        </section>
+      )}
+    </Show>
+  );
+};
 
 /** Reports that a part of the page could not be loaded: an open page outlives an update of the server, which has other files. */
 const PartFailed = (props: { what: string }) => (
@@ -179,9 +196,8 @@ export const Loaded = <Reported, Value = Reported>(props: {
   report: LiveReport<Reported>;
   /** What is shown of the report; by default its value, also that of the query before if it is the page's main content. */
   value?: Value | undefined;
-  /** Completes "The … could not be loaded". */
   what: string;
-  /** Said instead if core has no such thing: it answers 404, or 422 to an id that is none. */
+  /** Said instead of that it could not be loaded, if core has no such thing: it answers 404, or 422 to an id that is none. */
   missing?: string;
   /** The value is the page's main content, so the failure gets a heading. */
   heading?: boolean;
@@ -200,30 +216,23 @@ export const Loaded = <Reported, Value = Reported>(props: {
     <UpdatesProvider value={{ paused, asOf: props.report.asOf }}>
       <Switch fallback={<p class="page-loading">Loading</p>}>
         <Match when={props.report.failure()}>
-          {(problem) => {
-            const title = () =>
-              (notFound.has(problem().status ?? 0) && props.missing) ||
-              `The ${props.what} could not be loaded`;
-            return (
-              <LoadFailure
-                title={
-                  <Show when={props.heading} fallback={<p>{title()}.</p>}>
-                    <h2>{title()}</h2>
-                  </Show>
-                }
-                problem={problem()}
-                onRetry={props.report.refresh}
-              >
-                <Show when={props.instead}>
-                  {(link) => (
-                    <a class="button" href={link().href}>
-                      {link().words}
-                    </a>
-                  )}
-                </Show>
-              </LoadFailure>
-            );
-          }}
+          {(problem) => (
+            <LoadFailure
+              what={props.what}
+              title={notFound.has(problem().status) ? props.missing : undefined}
+              level={props.heading ? "h2" : undefined}
+              problem={problem()}
+              onRetry={props.report.refresh}
+            >
+              <Show when={props.instead}>
+                {(link) => (
+                  <a class="button" href={link().href}>
+                    {link().words}
+                  </a>
+                )}
+              </Show>
+            </LoadFailure>
+          )}
         </Match>
         <Match when={value()}>{(known) => props.children(known as Accessor<Value>)}</Match>
       </Switch>
@@ -271,41 +280,27 @@ export const Notice = (props: {
   </section>
 );
 
-/** Reports that a link has an unknown filter: rows under another filter could be mistaken for those that its sender meant. */
-export const UnknownFilter = (props: {
-  title: string;
-  level?: "h1";
-  parameter: string | undefined;
-  /** What is not shown: `hosts`. */
-  what: string;
-  href: string;
-}) => (
-  <Notice
-    title={props.title}
-    {...(props.level && { level: props.level })}
-    isFault
-    href={props.href}
-    link={`Show all ${props.what}`}
-  >
-    <p>
-      This link has a filter that the page does not understand: <code>{props.parameter}</code>. No{" "}
-      {props.what} are shown, because others than those it meant could appear.
-    </p>
-  </Notice>
-);
-
 /** A part of a page under a heading that names it. */
 export const Section = (props: {
   id: string;
   title: JSX.Element;
+  /** It is a part of a host, and closer than others. */
+  level?: "h2" | "h3";
   class?: string;
   /** Links beside the heading. */
   tools?: JSX.Element;
   children: JSX.Element;
 }) => {
-  const heading = () => <h2 id={props.id}>{props.title}</h2>;
+  const heading = () => (
+    <Dynamic component={props.level ?? "h2"} id={props.id}>
+      {props.title}
+    </Dynamic>
+  );
   return (
-    <section class={`stack gap-3 ${props.class ?? ""}`} aria-labelledby={props.id}>
+    <section
+      class={`${props.level ? "page-section" : "stack gap-3"} ${props.class ?? ""}`}
+      aria-labelledby={props.id}
+    >
       <Show when={props.tools} fallback={heading()}>
         <div class="page-tools">
           {heading()}

@@ -35,7 +35,8 @@ export const EnrollmentPage = () => {
         fallback={
           <>
             <LoadFailure
-              title={<h2>The counts could not be loaded</h2>}
+              what="counts"
+              level="h2"
               problem={report.failure()}
               onRetry={report.refresh}
             />

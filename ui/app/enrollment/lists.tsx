@@ -26,6 +26,18 @@ import {
 const pageRows = 50;
 const refreshIntervalMs = 15_000;
 
+/** Returns the choices of a parameter by the words of its values and how many rows each has, all of them first. */
+const countedChoices = (
+  words: Readonly<Record<string, string>>,
+  counts: Readonly<Record<string, number>> | undefined,
+) => {
+  const values = Object.entries(words).map(([value, name]) => [
+    `${name} ${formatKnown(counts?.[value])}`,
+    value,
+  ]);
+  return { All: null, ...Object.fromEntries(values) };
+};
+
 /** How many of its limit are used, as a link to the audit events; without any, plain text. */
 const Uses = (props: { used: number; max: number; href: string }) => (
   <Show when={props.used > 0} fallback={<span class="quiet">{usesOf(0, props.max)}</span>}>
@@ -86,7 +98,7 @@ const usesPath = ({ id, created_at: since }: ListedToken) =>
 
 /** The tokens of all policies under the filter of the address, newest first. */
 export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }) => {
-  const { filter, chip, list } = createListPart(() => ({
+  const { filter, chips, list } = createListPart(() => ({
     path: "/enrollment",
     source: "/api/core/collector/tokens",
     limit: pageRows,
@@ -99,15 +111,7 @@ export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }
     <>
       <Chips
         label="Tokens by state"
-        chips={[
-          chip("All", { state: null, policy_id: null }),
-          ...tokenStatesShown.map((state) =>
-            chip(`${tokenWords[state]} ${formatKnown(props.counts?.[state])}`, {
-              state,
-              policy_id: null,
-            }),
-          ),
-        ]}
+        chips={chips("state", countedChoices(tokenWords, props.counts), { policy_id: null })}
       />
       <RecordList
         {...list()}
@@ -176,7 +180,7 @@ const policyColumns: RecordColumns<ListedPolicy> = {
 
 /** The policies under the filter of the address, newest first, with their tokens by state. */
 export const Policies = (props: { counts: EnrollmentReport["policies"] | undefined }) => {
-  const { filter, chip, list } = createListPart(() => ({
+  const { filter, chips, list } = createListPart(() => ({
     path: "/enrollment",
     source: "/api/core/collector/enrollment-policies",
     limit: pageRows,
@@ -189,12 +193,7 @@ export const Policies = (props: { counts: EnrollmentReport["policies"] | undefin
     <>
       <Chips
         label="Policies by state"
-        chips={[
-          chip("All", { state: null, q: null }),
-          ...(["active", "frozen"] as const).map((state) =>
-            chip(`${policyWords[state]} ${formatKnown(props.counts?.[state])}`, { state, q: null }),
-          ),
-        ]}
+        chips={chips("state", countedChoices(policyWords, props.counts), { q: null })}
       />
       <RecordList
         {...list()}

@@ -36,7 +36,8 @@ export const FirstHost = () => {
     <section class="notice first-host">
       <h2>No host is enrolled yet</h2>
       <LoadFailure
-        title={<h3>The steps could not be loaded</h3>}
+        what="steps"
+        level="h3"
         problem={report.failure()}
         onRetry={() => report.refresh()}
       />

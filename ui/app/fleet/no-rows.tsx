@@ -36,11 +36,7 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
       </Match>
       <Match when={props.problem}>
         {(problem) => (
-          <LoadFailure
-            title={<h2>The report could not be loaded</h2>}
-            problem={problem()}
-            onRetry={props.onRetry}
-          >
+          <LoadFailure what="report" level="h2" problem={problem()} onRetry={props.onRetry}>
             <Show
               when={problem().status === 422}
               fallback={<p>The page retries by itself unless updates are paused.</p>}

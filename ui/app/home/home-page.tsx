@@ -24,11 +24,7 @@ const DirectoryPanel = () => {
   });
   return (
     <Section class="panel" id="home-directory" title="Directory">
-      <LoadFailure
-        title={<p>The directory status could not be loaded.</p>}
-        problem={report.failure()}
-        onRetry={report.refresh}
-      />
+      <LoadFailure what="directory status" problem={report.failure()} onRetry={report.refresh} />
       <Show when={report.value()}>
         {(status) => (
           <>
@@ -144,22 +140,10 @@ const FleetStrip = () => {
   const summary = () => report.value()?.summary;
   return (
     <Section class="panel" id="home-fleet" title={<a href="/fleet">Fleet</a>}>
-      <Show
-        when={report.failure()}
-        fallback={
-          <>
-            <SummaryLine summary={summary()} view={defaultView} />
-            <StateBar summary={summary()} view={defaultView} />
-          </>
-        }
-      >
-        {(problem) => (
-          <LoadFailure
-            title={<p>The fleet summary could not be loaded.</p>}
-            problem={problem()}
-            onRetry={report.refresh}
-          />
-        )}
+      <LoadFailure what="fleet summary" problem={report.failure()} onRetry={report.refresh} />
+      <Show when={!report.failure()}>
+        <SummaryLine summary={summary()} view={defaultView} />
+        <StateBar summary={summary()} view={defaultView} />
       </Show>
     </Section>
   );

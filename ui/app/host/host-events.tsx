@@ -1,5 +1,4 @@
 import { Show } from "solid-js";
-import { Dynamic } from "solid-js/web";
 import { AuditEventPage } from "#proto/audit-event.ts";
 import type { Drift } from "#proto/fleet-health/vocabulary.ts";
 import type { OutageView } from "#proto/values.ts";
@@ -9,7 +8,7 @@ import { EventTimeline } from "../audit/event-timeline.tsx";
 import { type QueryParams, withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/records.tsx";
-import { Loaded } from "../design/report-parts.tsx";
+import { Loaded, Section } from "../design/report-parts.tsx";
 import { type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 
@@ -86,23 +85,23 @@ export const HostEvents = (props: {
       : items
           .slice(0, eventsMax)
           .map((event): TimelineEntry<(typeof items)[number]> => ({ event }));
-  const titleId = () => `host-events-${props.kind}`;
   return (
     <Show when={!props.of || items().length}>
-      <section class="page-section" aria-labelledby={titleId()}>
-        <div class="page-tools">
-          <Dynamic component={props.of ? "h2" : "h3"} id={titleId()}>
-            {props.title}
-          </Dynamic>
-          <div class="page-tools-end">
+      <Section
+        id={`host-events-${props.kind}`}
+        title={props.title}
+        level={props.of ? "h2" : "h3"}
+        tools={
+          <>
             <a href={auditPath(filter())}>Show in audit</a>
             <Show when={!props.of}>
               <a href={auditExportPath("csv", filter())} download="">
                 <Icon name="export" /> CSV
               </a>
             </Show>
-          </div>
-        </div>
+          </>
+        }
+      >
         <Loaded report={report} what="events">
           {(known) => (
             <Show
@@ -127,7 +126,7 @@ export const HostEvents = (props: {
             </Show>
           )}
         </Loaded>
-      </section>
+      </Section>
     </Show>
   );
 };

@@ -10,7 +10,7 @@ import { HostHours } from "../completeness/host-hours.tsx";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks, type RecordColumns, RecordTable } from "../design/records.tsx";
-import { List, Loaded, LoadFailure, Loading, Notice } from "../design/report-parts.tsx";
+import { List, Loaded, LoadFailure, Loading, Notice, Section } from "../design/report-parts.tsx";
 import { Detail, HostName } from "../fleet/drawer/detail.tsx";
 import { formatUntil, plainText, shortened } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
@@ -56,7 +56,7 @@ const Host = (props: { id: string }) => {
             <div class="page host">
               <header class="host-head stack gap-1">
                 <PageHead of={page} />
-                <p class="host-state">
+                <p class="host-state row">
                   <StateMark state={known().item.state} />
                   <a href={`/fleet?id=${props.id}`}>Show it in the fleet</a>
                 </p>
@@ -74,7 +74,12 @@ const Host = (props: { id: string }) => {
         <NoSuchHost />
       </Match>
       <Match when={report.state().problem}>
-        {(problem) => <HostFailure problem={problem()} onRetry={report.refresh} />}
+        <LoadFailure
+          what="host"
+          level="h1"
+          problem={report.state().problem}
+          onRetry={report.refresh}
+        />
       </Match>
     </Switch>
   );
@@ -113,15 +118,14 @@ const History = (props: { id: string; detail: FleetHealthDetail }) => {
         kind="config"
         drift={props.detail.item.config.drift}
       />
-      <section class="page-section" aria-labelledby="host-rollouts">
-        <h3 id="host-rollouts">Rollouts</h3>
+      <Section id="host-rollouts" title="Rollouts" level="h3">
         <RolloutsOf
           of="identity_id"
           id={props.id}
           what="this host"
           none="No rollout has had this host as a target."
         />
-      </section>
+      </Section>
       <HostEvents id={props.id} title="Failures" kind="failure" />
       <HostEvents
         id={props.id}
@@ -133,14 +137,6 @@ const History = (props: { id: string; detail: FleetHealthDetail }) => {
     </div>
   );
 };
-
-const HostFailure = (props: { problem: ApiProblem; onRetry: () => void }) => (
-  <LoadFailure
-    title={<h1>The host could not be loaded</h1>}
-    problem={props.problem}
-    onRetry={props.onRetry}
-  />
-);
 
 const NoSuchHost = () => (
   <Notice title="No such host" level="h1" isFault href="/fleet" link="Show the fleet">
@@ -184,7 +180,12 @@ const HostByName = (props: { name: string }) => {
   return (
     <Switch fallback={<Loading />}>
       <Match when={hosts()?.problem}>
-        {(problem) => <HostFailure problem={problem()} onRetry={() => void refetch()} />}
+        <LoadFailure
+          what="host"
+          level="h1"
+          problem={hosts()?.problem}
+          onRetry={() => void refetch()}
+        />
       </Match>
       <Match when={hosts()?.found?.length === 0}>
         <div class="page">
@@ -214,8 +215,7 @@ const Certificates = (props: { id: string }) => {
     report.asOf,
   );
   return (
-    <section class="page-section" id="certificates" aria-labelledby="certificates-title">
-      <h3 id="certificates-title">Certificates</h3>
+    <Section id="certificates" title="Certificates" level="h3">
       <Loaded report={report} what="certificates">
         {(known) => (
           <>
@@ -230,7 +230,7 @@ const Certificates = (props: { id: string }) => {
           </>
         )}
       </Loaded>
-    </section>
+    </Section>
   );
 };
 
@@ -299,8 +299,7 @@ const Diagnostics = (props: { id: string }) => {
     }
   };
   return (
-    <section class="page-section" aria-labelledby="host-diagnostics">
-      <h3 id="host-diagnostics">Diagnostics</h3>
+    <Section id="host-diagnostics" title="Diagnostics" level="h3">
       <p class="quiet">
         What svc-collector diag prints on the host: no keys, tokens or telemetry. Nothing changes
         there.
@@ -314,7 +313,7 @@ const Diagnostics = (props: { id: string }) => {
           {(diag) => <Answer path={`${path()}/${diag.id}`} />}
         </Show>
       </div>
-    </section>
+    </Section>
   );
 };
 

@@ -24,7 +24,7 @@ const columns: RecordColumns<InventoryItem> = {
   Status: ({ status }) => statusWords[status],
   Owner: ({ owner }) => (owner === null ? <span class="quiet">none</span> : plainText(owner)),
   "Labels of the inventory": ({ labels }) => {
-    const pairs = Object.entries(labels).map(([key, value]) => `${key}: ${value}`);
+    const pairs = Object.entries(labels).map((pair) => pair.join(": "));
     return pairs.length === 0 ? <span class="quiet">none</span> : pairs.join(", ");
   },
 };
@@ -32,9 +32,7 @@ const columns: RecordColumns<InventoryItem> = {
 /** `/inventory`: the hosts that are expected and never enrolled, not expected, or gone and still sending; and the others. */
 export const InventoryPage = () => {
   const { page, report, chip, list } = createListPage({
-    title: "Inventory",
     path: "/inventory",
-    source: "/api/core/collector/inventory",
     schema: InventoryReport,
   });
   const known = () => report.value();

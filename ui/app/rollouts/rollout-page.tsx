@@ -12,23 +12,18 @@ import { createReport, useUpdates } from "../api/live-report.tsx";
 import { auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
 import { EventTimeline } from "../audit/event-timeline.tsx";
 import { deviceOf } from "../audit/event-view.ts";
-import { BarKey } from "../design/bars.tsx";
+import { BarFigure } from "../design/bars.tsx";
 import { CopyButton } from "../design/buttons.tsx";
-import { Icon } from "../design/icon.tsx";
+import { Icon, RecordState } from "../design/icon.tsx";
 import { HostCell, type RecordColumns, RecordTable } from "../design/records.tsx";
-import { List, Loaded, OldNotice, Section, UnknownFilter } from "../design/report-parts.tsx";
+import { List, Loaded, OldNotice, Section } from "../design/report-parts.tsx";
+import { UnknownFilter } from "../design/unknown-filter.tsx";
 import { ComparisonDetails } from "../fleet/changes/comparison-details.tsx";
 import { Outages, withOutages } from "../fleet/summary/outages.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { capitalised, RecordPage, Time } from "../shell/page.tsx";
-import {
-  FilterOfRollout,
-  RolloutFigure,
-  RolloutStateMark,
-  TargetBar,
-  TargetFigure,
-} from "./rollout-parts.tsx";
+import { FilterOfRollout, RolloutFigure, TargetBar, TargetFigure } from "./rollout-parts.tsx";
 import {
   breachSentence,
   commandsOf,
@@ -38,6 +33,7 @@ import {
   hadFailed,
   reachOf,
   rolloutSentence,
+  rolloutStateWords,
   soakWords,
   statusMeanings,
   statusWords,
@@ -94,7 +90,11 @@ export const RolloutPage = () => {
 const Summary = (props: { rollout: Rollout }) => {
   const { times } = usePageContext();
   return (
-    <Section class="panel" id="summary" title={<RolloutStateMark state={props.rollout.state} />}>
+    <Section
+      class="panel"
+      id="summary"
+      title={<RecordState of={rolloutStateWords[props.rollout.state]} />}
+    >
       <p>{plainText(rolloutSentence(props.rollout, times.zone()))}</p>
       <TargetBar counts={props.rollout} />
       <Figures rollout={props.rollout} />
@@ -105,38 +105,28 @@ const Summary = (props: { rollout: Rollout }) => {
 
 const Figures = (props: { rollout: Rollout }) => (
   <dl class="bar-figures">
-    <div>
-      <dt>Hosts</dt>
-      <dd>
-        <RolloutFigure rollout={props.rollout} figure="targets" of="hosts in all" />
-        <small>those that the filter matched at the start</small>
-      </dd>
-    </div>
+    <BarFigure name="Hosts" about="those that the filter matched at the start">
+      <RolloutFigure rollout={props.rollout} figure="targets" of="hosts in all" />
+    </BarFigure>
     <For
       each={targetStatuses.filter(
         (status) => props.rollout[status] > 0 || shownAtZero(props.rollout).has(status),
       )}
     >
       {(status) => (
-        <div>
-          <dt>
-            <BarKey part={status} />
-            {capitalised(statusWords(status))}
-          </dt>
-          <dd>
-            <RolloutFigure
-              rollout={props.rollout}
-              figure={status}
-              of={`hosts ${statusWords(status)}`}
-            />
-            <small>
-              {statusMeanings[status]}
-              <Show when={status === "reverted" && hadFailed(props.rollout)}>
-                {(words) => `; ${words()}`}
-              </Show>
-            </small>
-          </dd>
-        </div>
+        <BarFigure
+          name={capitalised(statusWords(status))}
+          part={status}
+          about={[statusMeanings[status], status === "reverted" && hadFailed(props.rollout)]
+            .filter(Boolean)
+            .join("; ")}
+        >
+          <RolloutFigure
+            rollout={props.rollout}
+            figure={status}
+            of={`hosts ${statusWords(status)}`}
+          />
+        </BarFigure>
       )}
     </For>
   </dl>

@@ -1,15 +1,15 @@
 import { Show } from "solid-js";
 import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
-import type { RolloutState, TargetStatus } from "#proto/rollout/vocabulary.ts";
+import type { TargetStatus } from "#proto/rollout/vocabulary.ts";
 import { StackedBar } from "../design/bars.tsx";
-import { Icon } from "../design/icon.tsx";
+import { RecordState } from "../design/icon.tsx";
 import { CountLink } from "../design/records.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import {
   barStatuses,
   configOf,
   filterWords,
-  rolloutMarks,
+  rolloutStateWords,
   statusWords,
   targetsPath,
 } from "./rollout-view.ts";
@@ -21,13 +21,6 @@ import { Time } from "../shell/page.tsx";
 
 /** How many targets have each status. */
 type TargetTotals = Readonly<Record<TargetStatus | "targets", number>>;
-
-/** A state as shape and word. */
-export const RolloutStateMark = (props: { state: RolloutState }) => (
-  <span class="record-state" data-rollout-state={props.state}>
-    <Icon name={rolloutMarks[props.state][1]} /> {rolloutMarks[props.state][0]}
-  </span>
-);
 
 /** Targets by status as a bar. Its name says the counts. */
 export const TargetBar = (props: { counts: TargetTotals }) => {
@@ -125,7 +118,7 @@ export const RolloutsOf = (props: {
             <List class="rollouts-of stack gap-3" of={known().items} none={props.none}>
               {(rollout) => (
                 <>
-                  <RolloutStateMark state={rollout.state} />
+                  <RecordState of={rolloutStateWords[rollout.state]} />
                   <span>
                     <RolloutLink rollout={rollout} note={`, started ${rollout.created_at}`} /> to{" "}
                     <FilterOfRollout rollout={rollout} />: <AppliedFigures rollout={rollout} />

@@ -10,7 +10,7 @@ import {
   targetStatuses,
 } from "#proto/rollout/vocabulary.ts";
 import { addressFault, withQuery } from "../browser/with-query.ts";
-import type { ShapeName } from "../design/icon.tsx";
+import type { StateWords } from "../design/icon.tsx";
 import {
   formatCount,
   formatCountOf,
@@ -24,17 +24,15 @@ import {
 export const configOf = ({ config }: Pick<Rollout, "config">): string =>
   plainText(config.name ?? config.config_hash.slice(0, 12));
 
-/** Each state in words and as a shape, so that it is not recognised by its colour alone. */
-export const rolloutMarks: Readonly<
-  Record<RolloutState, readonly [words: string, shape: ShapeName]>
-> = {
-  running: ["Running", "play"],
-  soaking: ["Soaking", "info"],
-  paused: ["Paused", "pause"],
-  rolling_back: ["Rolling back", "previous"],
-  rolled_back: ["Rolled back", "previous"],
-  aborted: ["Aborted", "close"],
-  completed: ["Completed", "check"],
+/** Each state as the pages show it. */
+export const rolloutStateWords: Readonly<Record<RolloutState, StateWords>> = {
+  running: ["Running", "play", "info"],
+  soaking: ["Soaking", "info", "info"],
+  paused: ["Paused", "pause", "warn"],
+  rolling_back: ["Rolling back", "previous", "warn"],
+  rolled_back: ["Rolled back", "previous", "crit"],
+  aborted: ["Aborted", "close", "muted"],
+  completed: ["Completed", "check", "ok"],
 };
 
 /** The states of rollouts that have not ended. */

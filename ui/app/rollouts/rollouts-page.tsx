@@ -2,6 +2,7 @@ import { For, Show } from "solid-js";
 import { describeComparison } from "#proto/fleet-health/comparison.ts";
 import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
 import type { RolloutState } from "#proto/rollout/vocabulary.ts";
+import { RecordState } from "../design/icon.tsx";
 import { Chips, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
 import { Notice } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
@@ -11,33 +12,35 @@ import {
   FilterOfRollout,
   RolloutFigure,
   RolloutLink,
-  RolloutStateMark,
   TargetBar,
 } from "./rollout-parts.tsx";
-import { openStates, stoppedBy } from "./rollout-view.ts";
+import { openStates, rolloutStateWords, stoppedBy } from "./rollout-view.ts";
 
-const choices: readonly { words: string; states: readonly RolloutState[] }[] = [
-  { words: "All", states: [] },
-  { words: "Open", states: openStates },
-  { words: "Paused", states: ["paused"] },
-  { words: "Rolled back", states: ["rolling_back", "rolled_back"] },
-  { words: "Aborted", states: ["aborted"] },
-  { words: "Completed", states: ["completed"] },
-];
+const choices: Readonly<Record<string, readonly RolloutState[]>> = {
+  All: [],
+  Open: openStates,
+  Paused: ["paused"],
+  "Rolled back": ["rolling_back", "rolled_back"],
+  Aborted: ["aborted"],
+  Completed: ["completed"],
+};
 
 const columns: RecordColumns<Rollout> = {
   Config: (rollout) => (
-    <>
+    <TwoLines
+      second={
+        <>
+          to <FilterOfRollout rollout={rollout} />
+        </>
+      }
+    >
       <RolloutLink rollout={rollout} />
-      <span class="second-line">
-        to <FilterOfRollout rollout={rollout} />
-      </span>
-    </>
+    </TwoLines>
   ),
   State: (rollout) => (
     <TwoLines second={comparedWords(rollout)}>
       <TwoLines second={rollout.reason && stoppedBy(rollout.reason)}>
-        <RolloutStateMark state={rollout.state} />
+        <RecordState of={rolloutStateWords[rollout.state]} />
       </TwoLines>
     </TwoLines>
   ),
@@ -75,10 +78,8 @@ const foreignFilters = [
 
 /** `/rollouts`: the rollouts, newest first, and how far each one is. */
 export const RolloutsPage = () => {
-  const { page, params, chip, list } = createListPage({
-    title: "Rollouts",
+  const { page, params, chips, list } = createListPage({
     path: "/rollouts",
-    source: "/api/core/collector/rollouts",
     schema: RolloutList,
     intervalMs: 10_000,
     limit: 50,
@@ -86,10 +87,7 @@ export const RolloutsPage = () => {
   const isFiltered = () => ["state", "config_id", "identity_id"].some((name) => params().has(name));
   return (
     <PageFrame of={page}>
-      <Chips
-        label="Rollouts by state"
-        chips={choices.map(({ words, states }) => chip(words, { state: states }))}
-      />
+      <Chips label="Rollouts by state" chips={chips("state", choices)} />
       <For each={foreignFilters}>
         {({ name, words, path, record }) => (
           <Show when={params().get(name)}>

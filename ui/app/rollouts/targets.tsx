@@ -44,7 +44,6 @@ const columns: RecordColumns<RolloutTarget> = {
 export const Targets = (props: { rollout: Rollout }) => {
   const { params, chip, list } = createListPart(() => ({
     path: `/rollouts/${props.rollout.id}`,
-    source: `/api/core/collector/rollouts/${props.rollout.id}/targets`,
     limit: 100,
     anchor: "targets",
     names: { wave: "wave", status: "status", cursor: "cursor" },

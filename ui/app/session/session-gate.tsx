@@ -4,7 +4,7 @@ import type { Scope } from "#proto/operator/scopes.ts";
 import { useShownReports } from "../api/live-report.tsx";
 import { Button } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
-import { causeOf, LoadFailure, Notice } from "../design/report-parts.tsx";
+import { Banner, causeOf, LoadFailure, Notice } from "../design/report-parts.tsx";
 import { formatDuration } from "../format/format.ts";
 import { usePageContext } from "./page-context.tsx";
 
@@ -31,13 +31,12 @@ export const SessionEnd = () => {
   return (
     <Switch>
       <Match when={state().status === "ended" && session()}>
-        <div class="banner" role="alert">
-          <Icon name="warning" />
+        <Banner role="alert">
           <span>
             Your session has ended: what this page shows is old. Text that you typed is kept.
           </span>
           <SignInAgain />
-        </div>
+        </Banner>
       </Match>
       <Match when={endsSoon() && !later()}>
         <div class="banner">
@@ -81,7 +80,8 @@ export const SessionGate = (props: { children: JSX.Element }) => {
       </Match>
       <Match when={problem()}>
         <LoadFailure
-          title={<h1>The page could not be loaded</h1>}
+          what="page"
+          level="h1"
           problem={problem()}
           onRetry={() => void reloadSession()}
         />

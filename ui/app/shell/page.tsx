@@ -116,9 +116,10 @@ export type AddressList = ReturnType<typeof createAddressList>;
 
 interface AddressListOptions<Schema extends v.GenericSchema = v.GenericSchema>
   extends Pick<LiveReportOptions<Schema>, "schema" | "intervalMs"> {
-  /** The page of the list, and what core answers it. */
+  /** The page of the list. */
   path: string;
-  source: string;
+  /** What core answers it; by default under `/collector`, by the names of page and anchor. */
+  source?: string;
   /** Rows of a page; core's own default without it. */
   limit?: number;
   /** The id of the list in a page with others. */
@@ -143,6 +144,9 @@ const renamed = (
     ),
   );
 
+const sourceOf = ({ path, anchor, source }: AddressListOptions): string =>
+  source ?? `/api/core/collector${path}${anchor === undefined ? "" : `/${anchor}`}`;
+
 /** Creates a list that shows what core answers under the parameters of the address, which are the API's own. */
 const createAddressList = (options: Accessor<AddressListOptions>) => {
   const location = useLocation();
@@ -165,6 +169,13 @@ const createAddressList = (options: Accessor<AddressListOptions>) => {
     const own = names ? renamed(changed, Object.entries(names)) : changed;
     return withQuery(path, own) + (anchor === undefined ? "" : `#${anchor}`);
   };
+  const chip = (words: JSX.Element, change: QueryParams): Chip => ({
+    words,
+    path: pathOf(change),
+    isChosen: Object.keys(change).every((name) =>
+      isSame(params().getAll(name), changedParams(new URLSearchParams(), change).getAll(name)),
+    ),
+  });
   return {
     /** The parameters of the list, by their names in the API. */
     params,
@@ -173,17 +184,17 @@ const createAddressList = (options: Accessor<AddressListOptions>) => {
     /** Returns the address with parameters changed, on the first page of the list unless the change has a `cursor`. */
     pathOf,
     /** Returns a choice that changes parameters; it is chosen while the address has them. */
-    chip: (words: JSX.Element, change: QueryParams): Chip => ({
-      words,
-      path: pathOf(change),
-      isChosen: Object.keys(change).every((name) =>
-        isSame(params().getAll(name), changedParams(new URLSearchParams(), change).getAll(name)),
-      ),
-    }),
+    chip,
+    /** Returns a choice for each value of a parameter, by its words; `change` changes further ones. */
+    chips: (name: string, choices: Readonly<QueryParams>, change: QueryParams = {}): Chip[] =>
+      Object.entries(choices).map(([words, value]) => chip(words, { [name]: value, ...change })),
     /** What core answers with the rows of the address. */
     sourcePath: createMemo(() => {
-      const { source, limit } = options();
-      return withQuery(source, limit === undefined ? params() : changedParams(params(), { limit }));
+      const { limit } = options();
+      return withQuery(
+        sourceOf(options()),
+        limit === undefined ? params() : changedParams(params(), { limit }),
+      );
     }),
   };
 };
@@ -191,14 +202,14 @@ const createAddressList = (options: Accessor<AddressListOptions>) => {
 /** Returns the properties of a `RecordList` that its address and its report hold. */
 const listOf = <Value,>(
   { params, filter, pathOf }: AddressList,
-  { path: allPath, source }: AddressListOptions,
+  options: AddressListOptions,
   report: LiveReport<Value>,
 ) => ({
   report,
-  allPath,
+  allPath: options.path,
   isContinued: params().has("cursor"),
   pathOf: (cursor?: string) => pathOf({ cursor }),
-  exportPath: (format: string) => withQuery(`${source}/export.${format}`, filter()),
+  exportPath: (format: string) => withQuery(`${sourceOf(options)}/export.${format}`, filter()),
 });
 
 /** Creates the state of a list that is a part of a page. */
@@ -212,13 +223,13 @@ export const createListPart = <Schema extends v.GenericSchema>(
   return { ...address, list: () => ({ ...listOf(address, options(), report), isPart: true }) };
 };
 
-/** Creates the state of a page that shows one list of its address. */
-export const createListPage = <Schema extends v.GenericSchema>({
-  title,
-  ...options
-}: { title: string } & AddressListOptions<Schema>) => {
+/** Creates the state of a page that shows one list of its address, and is named by its path. */
+export const createListPage = <Schema extends v.GenericSchema>(
+  options: AddressListOptions<Schema>,
+) => {
   const address = createAddressList(() => options);
-  const page = createPage({ ...options, title: () => title, path: address.sourcePath });
+  const title = () => capitalised(options.path.slice(1));
+  const page = createPage({ ...options, title, path: address.sourcePath });
   const { report } = page;
   return { ...address, page, report, list: () => listOf(address, options, report) };
 };

@@ -7,7 +7,7 @@ import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser
 import { Ask } from "../chat/ask.tsx";
 import { Button } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
-import { Notice } from "../design/report-parts.tsx";
+import { Banner, Notice } from "../design/report-parts.tsx";
 import { formatBytes, zoneName } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { OldData, SessionEnd, SessionGate } from "../session/session-gate.tsx";
@@ -98,8 +98,7 @@ const Downloads = () => {
           </Match>
           <Match when={download.end()?.problem}>
             {(problem) => (
-              <div class="banner" role="alert">
-                <Icon name="warning" />
+              <Banner role="alert">
                 <span>
                   The export of {download.name} failed: {problem().message}. Nothing was saved.
                 </span>
@@ -112,7 +111,7 @@ const Downloads = () => {
                   Try again
                 </Button>
                 <Button onClick={() => remove(download)}>Close</Button>
-              </div>
+              </Banner>
             )}
           </Match>
         </Switch>
@@ -177,7 +176,7 @@ export const Shell = (props: { children?: JSX.Element }) => {
       <a class="button skip-link" href="#content" rel="external">
         Skip to content
       </a>
-      <header class="shell-bar">
+      <header class="shell-bar row">
         <a class="shell-name state-mark" href="/">
           <img src="/icon.svg" alt="" width="20" height="20" />
           {productName}

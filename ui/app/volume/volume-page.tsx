@@ -3,9 +3,9 @@ import * as v from "valibot";
 import { type Budget, BudgetList } from "#proto/budget.ts";
 import { isUnusual, unusualVolume, VolumeReport } from "#proto/volume.ts";
 import { createReport } from "../api/live-report.tsx";
-import { Sparkline } from "../design/bars.tsx";
 import { Chips, type RecordColumns, RecordTable } from "../design/records.tsx";
 import { List, Loaded, Notice } from "../design/report-parts.tsx";
+import { Sparkline } from "../design/sparkline.tsx";
 import {
   formatBytes,
   formatCount,
@@ -18,17 +18,8 @@ import { usePageContext } from "../session/page-context.tsx";
 import { createListPage, PageFrame } from "../shell/page.tsx";
 import "./volume-page.css";
 
-const splits = [
-  { words: "By host", by: null },
-  { words: "By kind", by: "kind" },
-  { words: "By source", by: "source" },
-] as const;
-
-const ranges = [
-  { words: "24 hours", from: null },
-  { words: "7 days", from: "7d" },
-  { words: "30 days", from: "30d" },
-] as const;
+const splits = { "By host": null, "By kind": "kind", "By source": "source" };
+const ranges = { "24 hours": null, "7 days": "7d", "30 days": "30d" };
 
 /** What the page needs of the facets of the fleet. */
 const LabelKeys = v.object({ labels: v.array(v.object({ key: v.string() })) });
@@ -38,10 +29,8 @@ type Item = VolumeReport["items"][number];
 
 /** `/volume`: what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
 export const VolumePage = () => {
-  const { page, report, params, chip } = createListPage({
-    title: "Volume",
+  const { page, report, params, chip, chips } = createListPage({
     path: "/volume",
-    source: "/api/core/collector/volume",
     schema: VolumeReport,
   });
   const label = () => /^label:(.*)$/s.exec(params().get("by") ?? "")?.[1];
@@ -70,14 +59,11 @@ export const VolumePage = () => {
       <Chips
         label="Split by"
         chips={[
-          ...splits.map(({ words, by }) => chip(words, { by })),
+          ...chips("by", splits),
           ...labelKeys().map((key) => chip(`By label ${key}`, { by: `label:${key}` })),
         ]}
       />
-      <Chips
-        label="Time"
-        chips={ranges.map(({ words, from }) => chip(words, { from, to: null }))}
-      />
+      <Chips label="Time" chips={chips("from", ranges, { to: null })} />
       <Loaded
         report={report}
         what="volume"

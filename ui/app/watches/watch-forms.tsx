@@ -139,7 +139,7 @@ const SilenceFields = (props: Pick<Watch, "silence">) => (
         </Show>
       </select>
     </label>
-    <Field label="Reason" name="reason" maxlength="500" />
+    <Field name="reason" maxlength="500" />
   </>
 );
 
@@ -181,6 +181,7 @@ const WatchForm = (props: {
   );
 };
 
+/** The labels of fields by their names, which are core's. */
 const labels: Readonly<Record<string, string>> = {
   name: "Name",
   filter: "Hosts",
@@ -206,7 +207,7 @@ const definitionOf = (typed: FormData) => ({
   filter: typed.get("filter"),
   more_than: Number(typed.get("more_than")),
   // Core rejects null with the reason.
-  for_seconds: parseDuration(String(typed.get("for"))) ?? null,
+  for_seconds: parseDuration(String(typed.get("for_seconds"))) ?? null,
   receivers: typed.getAll("receiver"),
 });
 
@@ -216,9 +217,8 @@ const DefinitionFields = (props: { watch: Definition }) => {
   const receivers = () => report.value()?.receivers.map(({ name }) => name);
   return (
     <>
-      <Field label="Name" name="name" required maxlength="120" value={props.watch.name} />
+      <Field name="name" required maxlength="120" value={props.watch.name} />
       <Field
-        label="Hosts"
         hint="In the query language of the fleet page; empty for every host."
         name="filter"
         maxlength="4096"
@@ -226,7 +226,6 @@ const DefinitionFields = (props: { watch: Definition }) => {
         value={props.watch.filter}
       />
       <Field
-        label="More than"
         name="more_than"
         type="number"
         required
@@ -235,9 +234,8 @@ const DefinitionFields = (props: { watch: Definition }) => {
         value={props.watch.more_than}
       />
       <Field
-        label="For"
         hint="How long, such as 90s, 10m or 2h; 0s for at once."
-        name="for"
+        name="for_seconds"
         required
         pattern="[0-9]{1,9}[smhd]"
         value={writeDuration(props.watch.for_seconds)}
@@ -275,13 +273,13 @@ const DefinitionFields = (props: { watch: Definition }) => {
 };
 
 const Field = (
-  props: JSX.InputHTMLAttributes<HTMLInputElement> & { label: string; name: string; hint?: string },
+  props: JSX.InputHTMLAttributes<HTMLInputElement> & { name: string; hint?: string },
 ) => {
-  const [own, input] = splitProps(props, ["label", "hint"]);
+  const [own, input] = splitProps(props, ["hint"]);
   const hintId = () => (own.hint === undefined ? undefined : `${input.name}-hint`);
   return (
     <div>
-      <label for={input.name}>{own.label}</label>
+      <label for={input.name}>{labels[input.name]}</label>
       <input
         class="input"
         id={input.name}

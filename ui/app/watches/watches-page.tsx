@@ -8,7 +8,7 @@ import {
   WatchList,
 } from "#proto/watch/watch.ts";
 import { useUpdates } from "../api/live-report.tsx";
-import { Icon, type ShapeName } from "../design/icon.tsx";
+import { RecordState, type StateWords } from "../design/icon.tsx";
 import {
   Chips,
   type RecordColumns,
@@ -34,11 +34,11 @@ import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 import { defaultView, viewPath, withFilter } from "../fleet/view/view-state.ts";
 
-/** A state in words and as a shape. */
-const stateMarks: Readonly<Record<WatchState, { words: string; shape: ShapeName }>> = {
-  inactive: { words: "Inactive", shape: "check" },
-  pending: { words: "Pending", shape: "info" },
-  firing: { words: "Firing", shape: "warning" },
+/** Each state as the pages show it. */
+const stateWords: Readonly<Record<WatchState, StateWords>> = {
+  inactive: ["Inactive", "check", "muted"],
+  pending: ["Pending", "info", "warn"],
+  firing: ["Firing", "warning", "crit"],
 };
 
 /** The kinds of events in words. */
@@ -71,13 +71,6 @@ const hostsPath = ({ filter: query }: Pick<Watch, "filter">, now: number) => {
 /** Returns what the hosts have in common: `17 of them have label region:fra1, and 3 other hosts`. */
 const factorWords = ({ kind, value, selected, others }: CommonFactor) =>
   `${formatCount(selected)} of them have ${inWords(kind)} ${plainText(value)}, and ${others === 0 ? "no other host" : formatCountOf(others, "other host")}`;
-
-/** A state as shape and word. */
-const WatchStateMark = (props: { state: WatchState }) => (
-  <span class="record-state" data-watch-state={props.state}>
-    <Icon name={stateMarks[props.state].shape} /> {stateMarks[props.state].words}
-  </span>
-);
 
 /** A link to the hosts that a watch counts, as they are now. */
 const HostsOfWatch = (props: { watch: Watch; title?: string; children: JSX.Element }) => {
@@ -113,7 +106,7 @@ const columns: RecordColumns<Watch> = {
   ),
   State: (watch) => (
     <>
-      <WatchStateMark state={watch.state} />
+      <RecordState of={stateWords[watch.state]} />
       <Show when={watch.explained_by}>
         {(id) => (
           <a class="second-line" href={`/watches/${id()}`}>
@@ -151,10 +144,8 @@ const columns: RecordColumns<Watch> = {
 
 /** `/watches`: the watches, newest first, with their state. */
 export const WatchesPage = () => {
-  const { page, report, params, chip, list } = createListPage({
-    title: "Watches",
+  const { page, report, params, chips, list } = createListPage({
     path: "/watches",
-    source: "/api/core/collector/watches",
     schema: WatchList,
     intervalMs: 10_000,
     limit: 50,
@@ -164,10 +155,10 @@ export const WatchesPage = () => {
       <Show when={report.value()?.held_by}>{(outage) => <Outages outages={[outage()]} />}</Show>
       <Chips
         label="Watches by state"
-        chips={[
-          chip("All", { state: null }),
-          ...watchStates.map((state) => chip(stateMarks[state].words, { state })),
-        ]}
+        chips={chips("state", {
+          All: null,
+          ...Object.fromEntries(watchStates.map((state) => [stateWords[state][0], state])),
+        })}
       />
       <RecordList
         {...list()}
@@ -212,7 +203,7 @@ export const WatchPage = () => {
         <div class="shown page" data-shown={report.phase()}>
           <Show when={known().held_by}>{(outage) => <Outages outages={[outage()]} />}</Show>
           <p>
-            <WatchStateMark state={known().state} />{" "}
+            <RecordState of={stateWords[known().state]} />{" "}
             <Show when={known().since}>
               {(since) => (
                 <>

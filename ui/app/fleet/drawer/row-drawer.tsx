@@ -126,11 +126,7 @@ const DrawerBody = (props: { report: LiveReport<FleetHealthDetail> }) => {
         </div>
       </Match>
       <Match when={problem()}>
-        <LoadFailure
-          title={<p>The details could not be loaded.</p>}
-          problem={problem()}
-          onRetry={props.report.refresh}
-        />
+        <LoadFailure what="details" problem={problem()} onRetry={props.report.refresh} />
       </Match>
     </Switch>
   );

@@ -1,5 +1,5 @@
 import { type HostVolume, type VolumeKind, volumeKinds } from "#proto/fleet-health/volume.ts";
-import type { SparklineBar } from "#ui/app/design/bars.tsx";
+import type { SparklineBar } from "#ui/app/design/sparkline.tsx";
 import {
   formatBytes,
   formatCountOf,

@@ -1,7 +1,7 @@
 import { Index, Show } from "solid-js";
 import { HostVolume, type VolumeKind } from "#proto/fleet-health/volume.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
-import { Sparkline } from "#ui/app/design/bars.tsx";
+import { Sparkline } from "#ui/app/design/sparkline.tsx";
 import { formatCount } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { type KindTotal, kindNames, kindTotals, volumeBars, volumeText } from "./volume-view.ts";
