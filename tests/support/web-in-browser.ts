@@ -34,6 +34,10 @@ export const addressOf = (page: Page) => {
 export const expectAddress = (page: Page, address: string) =>
   expect.poll(() => addressOf(page)).toBe(address);
 
+/** Waits until there are so many of something. */
+export const expectCount = (of: Locator, count: number) =>
+  expect.poll(() => of.count()).toBe(count);
+
 /** Clicks the link of this name. */
 export const follow = (within: Page | Locator, name: string | RegExp) =>
   within.getByRole("link", { name }).click();
@@ -45,6 +49,10 @@ export const press = (within: Page | Locator, name: string | RegExp) =>
 /** Waits until there is a heading of this name. */
 export const waitForHeading = (within: Page | Locator, name: string | RegExp) =>
   within.getByRole("heading", { name }).waitFor();
+
+/** Waits until there is the page of this title. */
+export const waitForPage = (page: Page, name: string | RegExp) =>
+  page.getByRole("heading", { level: 1, name }).waitFor();
 
 /** Starts web for a test file: at its top, or in a `describe`. */
 export const startWebInBrowser = async (options: TestWebOptions = {}) => {

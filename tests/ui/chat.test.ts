@@ -19,6 +19,7 @@ import { axeViolationsOf, flawsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { createTestChat } from "../support/core.ts";
 import {
+  expectCount,
   follow,
   press,
   see,
@@ -120,7 +121,7 @@ const ask = async (page: Page, question: string) => {
   await field.press("Enter");
 };
 const badges = (page: Page, word: string, count = 1) =>
-  expect.poll(() => page.locator(".receipt > summary", { hasText: word }).count()).toBe(count);
+  expectCount(page.locator(".receipt > summary", { hasText: word }), count);
 const conversationOf = (page: Page) => new URL(page.url()).searchParams.get("chat") ?? "";
 
 it("T1: streams an answer with its SQL, rows and a receipt that the browser and the download verify", async () => {
@@ -278,7 +279,7 @@ it("lists, renames and deletes conversations", async () => {
   await press(panel, "Delete Rollout 1.4.2");
   await panel.getByRole("button", { name: "Delete", exact: true }).click();
   await expect.poll(() => conversationOf(page)).toBe("new");
-  await expect.poll(() => panel.getByText("Rollout 1.4.2").count()).toBe(0);
+  await expectCount(panel.getByText("Rollout 1.4.2"), 0);
   await page.goto(address);
   await see(panel, "No conversation of yours has this address");
 });

@@ -4,7 +4,13 @@ import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
 import { hourMs, systemClock } from "#kit/clock.ts";
 import { exportThrough, storeAccount } from "../support/accounts.ts";
 import { createTestToken, type TestCollector } from "../support/collector.ts";
-import { follow, see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import {
+  expectCount,
+  follow,
+  see,
+  startWebInBrowser,
+  waitForHeading,
+} from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 let shop: TestCollector;
@@ -88,7 +94,7 @@ describe("the completeness of the fleet", () => {
     expect(await rows.nth(1).getByRole("link", { name: "shop-4" }).count()).toBe(1);
     await rows.nth(2).getByText("310 records dropped at the host").waitFor();
     await page.getByRole("link", { name: "Short", exact: true }).click();
-    await expect.poll(() => rows.count()).toBe(2);
+    await expectCount(rows, 2);
     await rows.nth(1).getByRole("link", { name: "shop-3" }).click();
     await waitForHeading(page, "Completeness, last 7 days");
     expect(messages).toEqual([]);

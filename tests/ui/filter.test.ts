@@ -5,7 +5,7 @@ import { terms } from "#proto/fleet-health/query-language/terms.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { questions } from "#ui/app/fleet/query-language/suggest.ts";
-import { follow, see, startWebInBrowser } from "../support/web-in-browser.ts";
+import { expectCount, follow, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit } = await startWebInBrowser({ clock: systemClock });
 await seedFleet(web.core.db, { count: 150, now: new Date() });
@@ -42,7 +42,7 @@ it("lists every term with an example when it gets the focus, and all of the lang
   const { page } = await visit("/fleet");
   await page.getByRole("combobox", { name: "Search and filter hosts" }).waitFor();
   await page.keyboard.press("/");
-  await expect.poll(() => page.getByRole("option").count()).toBe(questions.length + terms.length);
+  await expectCount(page.getByRole("option"), questions.length + terms.length);
   await page.getByRole("option", { name: /since:.*since:10:00/ }).waitFor();
   await page.getByRole("option", { name: /who keeps failing authentication/ }).waitFor();
   expect(await axeViolationsOf(page)).toEqual([]);

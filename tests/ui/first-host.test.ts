@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { flawsOf } from "#scripts/lab/ui-states.ts";
 import { createTestToken, identityPrefix } from "../support/collector.ts";
-import { see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import { expectCount, see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const env = {
   SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
@@ -33,7 +33,7 @@ describe("the fleet page without hosts", () => {
     const { page, messages } = await visit("/fleet", { as: "admin" });
     await waitForHeading(page, "No host is enrolled yet");
     const steps = page.locator(".first-host-steps li");
-    await expect.poll(() => steps.count()).toBe(6);
+    await expectCount(steps, 6);
     expect(await steps.filter({ hasText: "missing" }).allTextContents()).toEqual([
       expect.stringContaining("Enrollment policy: missing"),
       expect.stringContaining("Bootstrap token: missing"),

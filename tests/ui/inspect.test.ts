@@ -7,6 +7,7 @@ import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { createTestToken, manage } from "../support/collector.ts";
 import {
   expectAddress,
+  expectCount,
   follow,
   press,
   see,
@@ -62,7 +63,7 @@ it("T2: shows names and messages of hosts as text everywhere", async () => {
   await drawer.getByRole("heading", { name: hostile }).waitFor();
   await drawer.getByText("Enrolled", { exact: true }).last().waitFor();
   // Its device id, its hostname, and its config error.
-  await expect.poll(() => drawer.getByText(hostile).count()).toBe(3);
+  await expectCount(drawer.getByText(hostile), 3);
   expect(await page.locator("img[src=x]").count()).toBe(0);
   expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
   expect(messages).toEqual([]);
@@ -169,7 +170,7 @@ it("shows no figure, chart or skeleton of a report that failed to load, and all 
   await page.route("**/api/core/collector/health**", (route) => route.abort());
   await follow(page, /^Enrolling/);
   await waitForHeading(page, "The report could not be loaded");
-  await expect.poll(() => figures.count()).toBe(0);
+  await expectCount(figures, 0);
   await expectAddress(page, "/fleet?state=enrolling");
   await page.unroute("**/api/core/collector/health**");
   await press(page, "Try again");

@@ -1,7 +1,12 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { createTestToken } from "../support/collector.ts";
-import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import {
+  expectCount,
+  follow,
+  startWebInBrowser,
+  waitForHeading,
+} from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 
@@ -35,14 +40,14 @@ describe("an inventory", () => {
     await page.getByRole("link", { name: "1 host never enrolled" }).waitFor();
     expect(await layoutShift()).toBe(0);
     await follow(page, "1 host not expected");
-    await expect.poll(() => page.locator("tbody tr[data-id]").count()).toBe(1);
+    await expectCount(page.locator("tbody tr[data-id]"), 1);
     await page.getByRole("link", { name: "stray-1" }).first().waitFor();
     await follow(page, "1 host never enrolled");
     const rows = page.getByRole("table").getByRole("row");
     await rows.nth(1).getByText("shop-3").waitFor();
     expect(await rows.count()).toBe(2);
     await follow(page, "Enrolled 2");
-    await expect.poll(() => rows.count()).toBe(3);
+    await expectCount(rows, 3);
     await rows.nth(1).getByText("env: prod").waitFor();
     await rows.nth(1).getByRole("link", { name: "shop-1" }).click();
     await waitForHeading(page, "shop-1");

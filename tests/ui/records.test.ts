@@ -10,10 +10,12 @@ import { createTestToken, manage, type TestCollector } from "../support/collecto
 import { readCsv } from "../support/csv.ts";
 import {
   expectAddress,
+  expectCount,
   follow,
   see,
   startWebInBrowser,
   waitForHeading,
+  waitForPage,
 } from "../support/web-in-browser.ts";
 
 const yaml =
@@ -67,7 +69,7 @@ describe("the audit page", () => {
     await follow(page, "Last hour");
     await follow(page, "Revocations");
     await page.getByRole("row").filter({ hasText: "revoked the host" }).waitFor();
-    await expect.poll(() => page.getByRole("row").count()).toBe(2);
+    await expectCount(page.getByRole("row"), 2);
     await page.getByRole("combobox", { name: "Action" }).selectOption("config.publish");
     await expectAddress(page, "/audit?action=config.publish&within_seconds=3600");
     await follow(page, "Clear all filters");
@@ -93,7 +95,7 @@ describe("the audit page", () => {
     await expectAddress(page, "/audit");
     await page.getByRole("combobox", { name: "Leave out" }).selectOption("identity.revoke");
     await expectAddress(page, "/audit?not_action=identity.revoke");
-    await expect.poll(() => revocation.count()).toBe(0);
+    await expectCount(revocation, 0);
     expect(await page.getByRole("row").count()).toBeGreaterThan(1);
     await follow(page, "Show again: identity.revoke");
     await revocation.waitFor();
@@ -101,7 +103,7 @@ describe("the audit page", () => {
     await page.getByRole("searchbox", { name: "Not by" }).fill(email);
     await page.keyboard.press("Enter");
     await expectAddress(page, `/audit?not_actor=${encodeURIComponent(email)}`);
-    await expect.poll(() => page.getByRole("row").filter({ hasText: email }).count()).toBe(0);
+    await expectCount(page.getByRole("row").filter({ hasText: email }), 0);
   });
 
   it("refuses a mangled link and names the parameter, and shows no events then", async () => {
@@ -152,7 +154,7 @@ describe("the audit page", () => {
 describe("the page of a host", () => {
   it("shows who revoked it and why, its certificates and its configs", async () => {
     const { page, messages } = await visit(`/hosts/${revoked.identityId}`);
-    await page.getByRole("heading", { level: 1, name: "edge-1" }).waitFor();
+    await waitForPage(page, "edge-1");
     const timeline = page.getByRole("region", { name: "Timeline" });
     const entry = timeline.getByRole("listitem").filter({ hasText: "revoked the host" });
     await see(entry, "laptop_lost");

@@ -6,10 +6,12 @@ import { seedEnrollment, seededPolicyId } from "#scripts/lab/seed-enrollment.ts"
 import {
   addressOf,
   expectAddress,
+  expectCount,
   follow,
   see,
   startWebInBrowser,
   waitForHeading,
+  waitForPage,
 } from "../support/web-in-browser.ts";
 
 const { web, visit: open, flawsAt } = await startWebInBrowser();
@@ -34,7 +36,7 @@ describe("the pages of configs in a browser", () => {
     const { page, messages } = await visit("/configs");
     const { hosts } = await get<ConfigDetail>(`/v1/collector/configs/${newest}`);
     await page.getByRole("link", { name: "databases r11", exact: true }).click();
-    await page.getByRole("heading", { level: 1, name: "databases r11" }).waitFor();
+    await waitForPage(page, "databases r11");
     const left = hosts.desired - hosts.running - hosts.silent_running;
     const sentence = page.getByRole("link", {
       name: `${left} of ${hosts.desired} hosts left: not finished.`,
@@ -68,7 +70,7 @@ describe("the pages of configs in a browser", () => {
     const { page, messages } = await visit(`/configs/${newest}`);
     const { yaml } = await get<ConfigDetail>(`/v1/collector/configs/${newest}`);
     const lines = page.locator(".code-lines li");
-    await expect.poll(() => lines.count()).toBe(yaml.trimEnd().split("\n").length);
+    await expectCount(lines, yaml.trimEnd().split("\n").length);
     expect(await lines.nth(0).textContent()).toBe(yaml.split("\n")[0]);
     await page.getByRole("button", { name: "Compare with another config" }).focus();
     await page.keyboard.press("Enter");
@@ -94,11 +96,10 @@ describe("the pages of configs in a browser", () => {
     const assigned = Number(await link.textContent());
     await link.click();
     await see(page, "Assigned in the minute of");
-    await expect
-      .poll(() =>
-        page.getByRole("table", { name: "Assigned hosts, newest first" }).getByRole("row").count(),
-      )
-      .toBe(assigned + 1);
+    await expectCount(
+      page.getByRole("table", { name: "Assigned hosts, newest first" }).getByRole("row"),
+      assigned + 1,
+    );
     await page.goto("/configs");
     await page.getByLabel("Name, or the beginning of a hash").fill("r1");
     await page.keyboard.press("Enter");
@@ -130,7 +131,7 @@ it("the page of enrollment in a browser shows tokens and policies by state, refu
     const figure = Number(/\d+$/.exec((await chip.textContent()) ?? "")?.[0]);
     await chip.click();
     const table = page.getByRole("table", { name: "Bootstrap tokens, newest first" });
-    await expect.poll(() => table.getByRole("row").count()).toBe(figure + 1);
+    await expectCount(table.getByRole("row"), figure + 1);
     expect([name, figure]).toEqual([name, name === "revoked" ? 1 : name === "expired" ? 2 : rows]);
   }
   const policies = page.getByRole("table", { name: "Enrollment policies, newest first" });
@@ -153,9 +154,7 @@ it("a figure of the page of enrollment finds as many events as it counts", async
   for (const name of ["20 of 500", "40, no limit", "3 of 20"]) {
     await page.getByRole("link", { name, exact: true }).click();
     const events = page.getByRole("table", { name: "Audit events, newest first" });
-    await expect
-      .poll(() => events.getByRole("row").count())
-      .toBe(Number(/^\d+/.exec(name)?.[0]) + 1);
+    await expectCount(events.getByRole("row"), Number(/^\d+/.exec(name)?.[0]) + 1);
     await page.goBack();
   }
 });

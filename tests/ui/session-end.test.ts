@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { type PersonName, people } from "#scripts/lab/people.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import {
+  expectCount,
   follow,
   press,
   see,
@@ -84,7 +85,7 @@ describe("a page near the end of its session", () => {
     await announced(page).waitFor();
     await see(page, /, in 3 min\./);
     await press(page, "Later");
-    await expect.poll(() => announced(page).count()).toBe(0);
+    await expectCount(announced(page), 0);
   });
 });
 
@@ -116,7 +117,7 @@ describe("a page whose session has ended", () => {
     await ended(page).waitFor();
     await signIn(context, "auditor");
     await show(page);
-    await expect.poll(() => ended(page).count()).toBe(0);
+    await expectCount(ended(page), 0);
     await page.keyboard.press("r");
     await page.locator('[data-shown="fresh"] .row-link').first().waitFor();
   });

@@ -3,7 +3,13 @@ import { beforeAll, expect, it } from "vitest";
 import { createVolumeKeeper } from "#functions/domain/volume/keep-volume.ts";
 import { dayMs, hourMs, systemClock } from "#kit/clock.ts";
 import { createTestToken } from "../support/collector.ts";
-import { follow, see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import {
+  expectCount,
+  follow,
+  see,
+  startWebInBrowser,
+  waitForHeading,
+} from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 const mib = 1024 * 1024;
@@ -55,7 +61,7 @@ it("is a picture and a table, by host, kind, and source, and marks a host that s
   expect(await rows.count()).toBe(4);
   expect(await page.locator(".sparkline-bar").count()).toBe(25);
   await follow(page, "By kind");
-  await expect.poll(() => rows.count()).toBe(3);
+  await expectCount(rows, 3);
   await follow(page, "By source");
   await rows.nth(1).getByText("log_line journald").waitFor();
   await see(page, "By the hosts' own accounts");

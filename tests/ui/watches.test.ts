@@ -4,11 +4,13 @@ import { systemClock } from "#kit/clock.ts";
 import type { Watch } from "#proto/watch/watch.ts";
 import { createTestToken } from "../support/collector.ts";
 import {
+  expectCount,
   follow,
   press,
   see,
   startWebInBrowser,
   waitForHeading,
+  waitForPage,
 } from "../support/web-in-browser.ts";
 
 const receivers = `web_url: https://fleet.test
@@ -42,17 +44,17 @@ const create = async (fields: object = {}) =>
 it("lead an admin from a view of the fleet to a watch of it, by the keyboard", async () => {
   const { page, messages } = await visit("/fleet?state=enrolling&device=edge-1", { as: "admin" });
   await page.getByRole("link", { name: "Watch this view" }).press("Enter");
-  await page.getByRole("heading", { level: 1, name: "Watch these hosts" }).waitFor();
+  await waitForPage(page, "Watch these hosts");
   expect(await page.getByLabel("Hosts").inputValue()).toBe("state:enrolling device:edge-1");
   await page.getByLabel("Name").fill("edge without a report");
   await page.getByLabel("For", { exact: true }).fill("15m");
   await page.getByLabel("on-call").press("Space");
   await page.getByRole("button", { name: "Create the watch" }).press("Enter");
-  await page.getByRole("heading", { level: 1, name: "edge without a report" }).waitFor();
+  await waitForPage(page, "edge without a report");
   await see(page, "Fires at more than 0 hosts for 15 min that match");
   await see(page, "Messages to: on-call");
   await follow(page, "state:enrolling device:edge-1");
-  await page.getByRole("heading", { level: 1, name: "Fleet" }).waitFor();
+  await waitForPage(page, "Fleet");
   expect(new URL(page.url()).search).toBe("?state=enrolling&device=edge-1");
   expect(messages).toEqual([]);
 });
@@ -117,7 +119,7 @@ it("silence, change, test and delete a watch", async () => {
   expect(await page.getByLabel("Delete the watch and its history").evaluate(isInvalid)).toBe(true);
   await page.getByLabel("Delete the watch and its history").check();
   await press(page, "Delete");
-  await page.getByRole("heading", { level: 1, name: "Watches" }).waitFor();
+  await waitForPage(page, "Watches");
   expect((await web.core.auditor.get(`/v1/collector/watches/${id}`)).status).toBe(404);
   await page.goto(`/watches/${id}/change`);
   await waitForHeading(page, "No such watch");
@@ -149,7 +151,7 @@ it("show an auditor the watches, and no way to change one", async () => {
   const row = page.getByRole("row", { name });
   await row.getByText("Firing", { exact: true }).waitFor();
   await follow(page, "Inactive");
-  await expect.poll(() => page.getByRole("row", { name }).count()).toBe(0);
+  await expectCount(page.getByRole("row", { name }), 0);
   await page.goto(`/watches/${id}`);
   await see(page, "4 hosts now");
   expect(await page.getByRole("link", { name: "Change, silence or test" }).count()).toBe(0);

@@ -7,7 +7,14 @@ import { seedEnrollment } from "#scripts/lab/seed-enrollment.ts";
 import { seededRolloutId, seededRollouts, seedRollouts } from "#scripts/lab/seed-rollouts.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { isSlow } from "../support/is-slow.ts";
-import { press, see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
+import {
+  expectCount,
+  press,
+  see,
+  startWebInBrowser,
+  waitForHeading,
+  waitForPage,
+} from "../support/web-in-browser.ts";
 
 const { web, visit: open, flawsAt } = await startWebInBrowser();
 beforeAll(async () => {
@@ -41,7 +48,7 @@ describe("the list of rollouts", () => {
   it("shows each one's state in words, wave, progress and who started it, and filters by state", async () => {
     const { page, messages } = await visit("/rollouts");
     const table = page.getByRole("table", { name: "Rollouts, newest first" });
-    await expect.poll(() => table.getByRole("row").count()).toBe(seededRollouts.length + 1);
+    await expectCount(table.getByRole("row"), seededRollouts.length + 1);
     const rows = await table.getByRole("row").allTextContents();
     expect(rows[1]).toContain("Running");
     expect(rows[1]).toContain("2 of 3");
@@ -60,7 +67,7 @@ describe("the list of rollouts", () => {
         .getByRole("navigation", { name: "Rollouts by state" })
         .getByRole("link", { name, exact: true })
         .click();
-      await expect.poll(() => table.getByRole("row").count()).toBe(count + 1);
+      await expectCount(table.getByRole("row"), count + 1);
     }
     expect(messages).toEqual([]);
   });
@@ -125,9 +132,7 @@ describe("the page of a rollout", () => {
     const { page } = await visit(`/rollouts/${id}?wave=2&status=assigned#targets`);
     const table = page.getByRole("table", { name: "Hosts in the order of the waves" });
     const rollout = await get<Rollout>(`/v1/collector/rollouts/${id}`);
-    await expect
-      .poll(() => table.getByRole("row").count())
-      .toBe((rollout.waves[1]?.assigned ?? 0) + 1);
+    await expectCount(table.getByRole("row"), (rollout.waves[1]?.assigned ?? 0) + 1);
     expect(await page.getByRole("link", { name: "CSV", exact: true }).getAttribute("href")).toBe(
       `/api/core/collector/rollouts/${id}/targets/export.csv?wave=2&status=assigned`,
     );
@@ -166,7 +171,7 @@ describe("the page of a rollout", () => {
     }
     const { page } = await visit("/");
     await page.locator(".record-links").getByRole("link", { name: "Rollouts" }).click();
-    await page.getByRole("heading", { level: 1, name: "Rollouts" }).waitFor();
+    await waitForPage(page, "Rollouts");
   });
 
   it("keeps its rows and says that they are old while core is unavailable, and says so from the start", async () => {
