@@ -8,6 +8,7 @@ import { createTracer } from "#kit/tracing/create-tracer.ts";
 import { withTimeout } from "#kit/with-timeout.ts";
 import packageJson from "#package.json" with { type: "json" };
 import { createApp } from "./app.ts";
+import { assembleCore } from "./assemble-core.ts";
 import { databaseCommands, serverUsage } from "./commands.ts";
 import { type CoreConfig, parseCommandConfig, parseCoreConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
@@ -42,7 +43,6 @@ import { checksOf } from "./ops/checks.ts";
 import { figuresOf } from "./ops/figures.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { coreReportIntervalMs, createCoreReporter } from "./ops/report-core.ts";
-import { createClientCertificateReader } from "./signer/certificate.ts";
 import { loadReceiptSigner, startChat } from "./start-chat.ts";
 import { type RunningIngest, startIngest } from "./start-ingest.ts";
 import { countAuditEvents } from "./store/audit/audit.ts";
@@ -75,9 +75,9 @@ const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore) => {
   let runningJobs: Promise<unknown> = Promise.resolve();
   try {
     await serving.databaseClock.measure();
-    const base = createBase(serving);
+    const base = createCore(serving);
     const chat = await startConfiguredChat(base, serving);
-    const core: Core = { ...base, chat: chat?.chat ?? null };
+    const core = chat ? { ...base, chat: chat.chat } : base;
     const jobsCore = { ...core, db: databases.jobs.db };
     const findRestore = createRestoreCheck(jobsCore);
     const checkRestore = async () => {
@@ -156,10 +156,10 @@ const openServing = async (
   };
 };
 
-/** Creates what core consists of, without chat. */
-const createBase = (serving: Serving): Omit<Core, "chat"> => {
+/** Creates core without chat. */
+const createCore = (serving: Serving): Core => {
   const { config, log, loaded, databases, metrics, tracer, signal: stopping } = serving;
-  const { files, cryptography } = loaded;
+  const { watches, signing } = loaded.files;
   const { db } = databases.reports;
   // Until something is audited, through whichever core: the next answer has what an operator wrote.
   const viewsShared = { ms: viewMs, clock: systemClock, version: () => countAuditEvents(db) };
@@ -170,7 +170,7 @@ const createBase = (serving: Serving): Omit<Core, "chat"> => {
     stopping,
     onFailure: (err) => log.warn({ err }, "hosts could not be kept in memory"),
   });
-  return {
+  return assembleCore({
     config,
     db: databases.requests.db,
     heartbeats: {
@@ -195,18 +195,14 @@ const createBase = (serving: Serving): Omit<Core, "chat"> => {
     log,
     observe: metrics.observe,
     tracer,
-    cryptography,
-    codec: zstdCodec,
-    signer: files.signing?.signer ?? null,
-    clientCertificates:
-      files.signing?.clientCertificates ??
-      createClientCertificateReader({ authorities: [], cryptography }),
-    watches: () => (files.watches ? files.watches.current() : config.watches),
-  };
+    cryptography: loaded.cryptography,
+    ...(signing && { signer: signing.signer, clientCertificates: signing.clientCertificates }),
+    ...(watches && { watches: watches.current }),
+  });
 };
 
 const startConfiguredChat = async (
-  core: Omit<Core, "chat">,
+  core: Core,
   { config, loaded: { receiptSigner, servers }, databases, signal }: Serving,
 ) =>
   config.chat &&
@@ -231,7 +227,7 @@ const jobsOf = (core: Core, serving: Serving, checkRestore: () => Promise<void>)
   );
   return [
     ...coreJobsOf(core, { send: createSendRequest({ clock: systemClock, msMax: sendMsMax }) }),
-    ...(config.ingest ? [statementJobOf({ ...core, codec: zstdCodec, logSigner })] : []),
+    ...(config.ingest ? [statementJobOf({ ...core, logSigner })] : []),
     ["core session", sessionIntervalMs, keepSession],
     ["database probe", probeIntervalMs, createDatabaseProbe(core, { clock, checkRestore })],
   ];

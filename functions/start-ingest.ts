@@ -25,7 +25,6 @@ import type { TlsMaterial } from "./node/follow-files.ts";
 import { handshakesOf } from "./node/ingest/handshake-limits.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest/ingest-listener.ts";
 import { openSink } from "./node/ingest/open-sink.ts";
-import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import type { Metrics } from "./node/metrics.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor } from "./node/run-configured.ts";
@@ -86,7 +85,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
     config: { ...config, payloadBytesMax },
     hostIdBytesMax: core.config.hostIdBytesMax,
     sink: holdBack(sink, held),
-    codec: zstdCodec,
+    codec: core.codec,
     observe: metrics.observeIngest,
     fastPath: createFastPath,
     certificates: createCertificateRegister(core, databases.certificates.db),

@@ -7,8 +7,8 @@ import type { Environment } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
 import { oneLine } from "#kit/log.ts";
 import { isRequestId } from "#kit/request-id.ts";
-import { untraced } from "#kit/tracing/tracer.ts";
 import { createApp } from "./app.ts";
+import { assembleCore } from "./assemble-core.ts";
 import type { ChatConfig } from "./config/chat-config.ts";
 import { type CoreConfig, parseCoreConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
@@ -18,7 +18,6 @@ import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { problemResponse } from "./http/render-problem.ts";
 import type { HttpContext, Peer } from "./http/request.ts";
 import { createInference } from "./inference/create-inference.ts";
-import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { requestChecksOf } from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { Problem } from "./problems.ts";
@@ -150,23 +149,18 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         const log = platform.log ?? consoleLog(config.logLevel);
         const { db } = database;
         const chat = config.chat && (await chatOf(config.chat, platform, log));
-        const core: Core = {
+        const core = assembleCore({
           config,
           db,
-          heartbeats: { db },
-          reports: db,
           clock,
           entropy,
           log,
           observe,
-          tracer: untraced,
           cryptography,
-          codec: zstdCodec,
           signer: signer && wrapSigner(signer),
           clientCertificates,
-          watches: () => config.watches,
           chat,
-        };
+        });
         const app = createApp(core, {
           peerOf: (c) => peerOf(c, config),
           routes: [...opsRoutes(core), ...routesOf(core)],

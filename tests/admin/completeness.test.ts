@@ -1,7 +1,6 @@
 import { beforeEach, expect, it } from "vitest";
 import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
 import { writeStatement } from "#functions/domain/completeness/write-statement.ts";
-import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { hourMs } from "#kit/clock.ts";
 import { parseStatementFile } from "#proto/completeness/statement-file.ts";
 import { storeAccount } from "../support/accounts.ts";
@@ -19,7 +18,7 @@ await storeAccount(db, host.identity, first, { queueFull: 310 });
 await clock.advance(first + hourMs + 20 * 60_000 - clock.now());
 const owner = "01920000-0000-7000-8000-000000000001";
 await settleHours(core, { owner, retentionDays: 400 });
-await writeStatement({ ...core, codec: zstdCodec, logSigner: null }, owner);
+await writeStatement({ ...core, logSigner: null }, owner);
 beforeEach(async () => {
   await clock.advance(1000);
   await signIn("auditor");

@@ -62,8 +62,7 @@ const start = async ({
   if (isDelivered) await exportThrough(db, 0);
   const core = createInProcessCore({ db, clock: clockOfCore(aheadMs)(clock) });
   const settleOne = (by = core) => settleHours(by, { owner, retentionDays: 400 });
-  const stateOne = (by = core) =>
-    writeStatement({ ...by, codec: zstdCodec, logSigner: null }, owner);
+  const stateOne = (by = core) => writeStatement({ ...by, logSigner: null }, owner);
   const before = { ...core, clock: { ...systemClock, now: () => startMs + 15 * minuteMs } };
   await settleOne(before);
   await stateOne(before);

@@ -1,5 +1,6 @@
 import { inject } from "vitest";
 import { createApp } from "#functions/app.ts";
+import { assembleCore } from "#functions/assemble-core.ts";
 import { type CoreConfig, parseCoreConfig } from "#functions/config/core-config.ts";
 import type { Core } from "#functions/core.ts";
 import type { Chat } from "#functions/domain/chat/chat.ts";
@@ -7,7 +8,6 @@ import { createReceiptSigner } from "#functions/domain/chat/receipt-signer.ts";
 import type { HttpContext, Peer } from "#functions/http/request.ts";
 import type { Route } from "#functions/http/route.ts";
 import { createMockInference } from "#functions/inference/create-mock-inference.ts";
-import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { createNodeCryptography, createNodeSigningKey } from "#functions/node/node-cryptography.ts";
 import { requestChecksOf } from "#functions/ops/checks.ts";
 import { opsRoutesOf } from "#functions/ops/index.ts";
@@ -18,7 +18,6 @@ import type { Signer } from "#functions/signer/signer.ts";
 import type { Database } from "#functions/store/database/database.ts";
 import { routesOf } from "#functions/v1/index.ts";
 import type { Environment } from "#kit/env.ts";
-import { untraced } from "#kit/tracing/tracer.ts";
 import type { AuditEventView } from "#proto/audit-event.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
@@ -180,28 +179,21 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     cryptography,
   });
   const signer = options.wrapSigner?.(localCa) ?? localCa;
-  const entropy = createSeededEntropy();
-  const clientCertificates = createClientCertificateReader({ authorities, cryptography });
-  const heartbeats = database.connect({ ...traced, plansByIndex: true });
-  const reports = database.connect(traced).db;
-  const base = {
+  const core = assembleCore({
     config,
     db,
-    heartbeats,
-    reports,
+    heartbeats: database.connect({ ...traced, plansByIndex: true }),
+    reports: database.connect(traced).db,
     clock,
-    entropy,
+    entropy: createSeededEntropy(),
     log,
     observe,
-    tracer: untraced,
     cryptography,
-    codec: zstdCodec,
     signer,
-    clientCertificates,
-    watches: () => config.watches,
-  };
-  const usual: Core = { ...base, chat: config.chat && (await createTestChat()) };
-  const core: Core = { ...usual, ...options.core };
+    clientCertificates: createClientCertificateReader({ authorities, cryptography }),
+    chat: config.chat && (await createTestChat()),
+    ...options.core,
+  });
   await seedPeople(db, clock.now());
 
   const routes = options.routes?.(core) ?? [...routesOf(core), ...usualOpsRoutes(core)];

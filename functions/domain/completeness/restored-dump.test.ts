@@ -27,7 +27,7 @@ const stateAt = async (at: number) => {
   return stateOfByte(row?.states[(at % dayMs) / hourMs]);
 };
 const settle = () => settleHours(core, { owner, retentionDays: 400 });
-const state = () => writeStatement({ ...core, codec: zstdCodec, logSigner: null }, owner);
+const state = () => writeStatement({ ...core, logSigner: null }, owner);
 const advanceTo = (ms: number) => clock.advance(ms - clock.now());
 /** Stores an account as this server does. */
 const storeHere = (at: number) =>

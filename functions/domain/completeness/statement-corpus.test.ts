@@ -57,7 +57,7 @@ beforeAll(async () => {
     createNodeSigningKey((await createTestKey("ed25519")).pem),
   );
   keys = `${formatNoteKey(logSigner.key)}\n${ca.pem}`;
-  const core = { ...test.core, codec: zstdCodec, logSigner };
+  const core = { ...test.core, logSigner };
   await writeStatement(core, owner);
   const first = await exported({ hour: new Date(ten) });
   witness = first.split("\n\n").slice(2).join("\n\n");

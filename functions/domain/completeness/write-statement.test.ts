@@ -63,7 +63,7 @@ const open = async () => {
   const stated = await createStatedHost(test, { host, ca });
   opened.push(stated, test);
   tested = stated;
-  return { ...test.core, codec: zstdCodec, logSigner };
+  return { ...test.core, logSigner };
 };
 afterAll(async () => {
   for (const each of opened) await each.close();

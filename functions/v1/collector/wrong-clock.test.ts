@@ -102,7 +102,7 @@ it("K1: a jump of the database's clock pauses retention within a minute, until i
 });
 
 it("K1: the past is as it was, though the database's clock was two days ahead for a while", async () => {
-  const keepHistory = createHistoryKeeper({ ...test.core, codec: zstdCodec });
+  const keepHistory = createHistoryKeeper(test.core);
   const versionAt = async (at: number) => {
     const path = `/v1/collector/health/${live.identityId}?at=${new Date(at).toISOString()}`;
     return (await test.auditor.read<FleetHealthDetail>(path)).item.version;

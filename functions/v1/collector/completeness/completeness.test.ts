@@ -214,7 +214,7 @@ describe("the statement of an hour", () => {
   it("is the file that svc-server writes, of all hosts or of one, and audited", {
     tags: "workerd",
   }, async () => {
-    await writeStatement({ ...core, codec: zstdCodec, logSigner: null }, owner);
+    await writeStatement({ ...core, logSigner: null }, owner);
     const fileOf = async (order: { host?: string; withAccounts: boolean }) => {
       const given = { hour: new Date(first + 2 * hourMs), ...order };
       return (await Array.fromAsync(exportStatement({ db, codec: zstdCodec }, given))).join("");
