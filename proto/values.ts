@@ -249,3 +249,17 @@ const minute = /^(\d{4}-\d\d-\d\dT\d\d:\d\d)Z$/;
 /** Parses a time in UTC, to the minute or finer, such as `2026-11-23T02:41Z`; undefined for other text. */
 export const parsePastTime = (text: string): number | undefined =>
   parseTimestamp(text.replace(minute, "$1:00Z"));
+
+/** Returns bytes as base64url without padding. */
+export const toBase64url = (bytes: Uint8Array): string =>
+  bytes.toBase64({ alphabet: "base64url", omitPadding: true });
+
+/** Returns the bytes of canonical base64url; null for any other text, so that no two texts are one value. */
+export const fromBase64url = (text: string): Uint8Array<ArrayBuffer> | null => {
+  try {
+    const bytes = Uint8Array.fromBase64(text, { alphabet: "base64url" });
+    return toBase64url(bytes) === text ? bytes : null;
+  } catch {
+    return null;
+  }
+};

@@ -1,6 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { minuteMs } from "#kit/clock.ts";
+import { toBase64url } from "#proto/values.ts";
 import { signInError } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { clientName, granted, requestToken, type Token } from "./token-endpoint.ts";
@@ -15,11 +16,11 @@ const base = "http://127.0.0.1";
  */
 export const signInByBrowser = async (terminal: Terminal, url: string): Promise<Token> => {
   const { clock, entropy, err } = terminal;
-  const random = () => entropy.bytes(32).toBase64({ alphabet: "base64url", omitPadding: true });
+  const random = () => toBase64url(entropy.bytes(32));
   const codeVerifier = random();
   const state = random();
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(codeVerifier));
-  const challenge = new Uint8Array(digest).toBase64({ alphabet: "base64url", omitPadding: true });
+  const challenge = toBase64url(new Uint8Array(digest));
 
   const listener = await listenForAnswer(state);
   try {

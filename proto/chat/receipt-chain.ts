@@ -1,4 +1,5 @@
 import canonicalize from "canonicalize";
+import { toBase64url } from "../values.ts";
 import type { Receipt, ReceiptHead, ReceiptKey } from "./receipt.ts";
 
 /** The `prev_sha256` of the first receipt, and the `last_sha256` of an empty chain. */
@@ -20,20 +21,6 @@ export const thumbprintOf = async ({
   x,
 }: Pick<ReceiptKey, "crv" | "kty" | "x">): Promise<string> =>
   toBase64url(await toSha256(canonicalBytes({ crv, kty, x })));
-
-/** Returns bytes as base64url without padding. */
-export const toBase64url = (bytes: Uint8Array): string =>
-  bytes.toBase64({ alphabet: "base64url", omitPadding: true });
-
-/** Returns the bytes of canonical base64url; null for any other text, so that no two texts are one value. */
-export const fromBase64url = (text: string): Uint8Array<ArrayBuffer> | null => {
-  try {
-    const bytes = Uint8Array.fromBase64(text, { alphabet: "base64url" });
-    return toBase64url(bytes) === text ? bytes : null;
-  } catch {
-    return null;
-  }
-};
 
 const toSha256 = async (bytes: Uint8Array<ArrayBuffer>) =>
   new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));

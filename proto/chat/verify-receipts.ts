@@ -1,5 +1,6 @@
+import { fromBase64url } from "../values.ts";
 import type { ReceiptFile, ReceiptHead, ReceiptKey, ReceiptKind } from "./receipt.ts";
-import { canonicalSha256, fromBase64url, noReceiptSha256, signedBytes } from "./receipt-chain.ts";
+import { canonicalSha256, noReceiptSha256, signedBytes } from "./receipt-chain.ts";
 
 /**
  * Why receipts do not verify. `sequence`: a receipt is missing, repeated or moved; `session`: it is of another conversation; `payload`: its

@@ -4,8 +4,8 @@ import {
   noReceiptSha256,
   signedBytes,
   thumbprintOf,
-  toBase64url,
 } from "#proto/chat/receipt-chain.ts";
+import { toBase64url } from "#proto/values.ts";
 
 /** A key that signs receipts in tests. */
 export interface TestReceiptKey {

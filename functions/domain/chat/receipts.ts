@@ -13,12 +13,8 @@ import {
 import type { Executor } from "#functions/store/database/database.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { Receipt, ReceiptFile, ReceiptKey, ReceiptPayloads } from "#proto/chat/receipt.ts";
-import {
-  canonicalSha256,
-  noReceiptSha256,
-  signedBytes,
-  toBase64url,
-} from "#proto/chat/receipt-chain.ts";
+import { canonicalSha256, noReceiptSha256, signedBytes } from "#proto/chat/receipt-chain.ts";
+import { toBase64url } from "#proto/values.ts";
 import type { ReceiptSigner } from "./chat.ts";
 
 /** A receipt to append. The `length` of a closing is its position in the chain. */

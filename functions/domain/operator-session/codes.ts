@@ -29,6 +29,7 @@ import { type Entropy, uuidv7 } from "#kit/entropy.ts";
 import { signJwt } from "#kit/jwt.ts";
 import { bridgeAudience } from "#proto/operator/bridge-token.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
+import { toBase64url } from "#proto/values.ts";
 import { type Actor, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import { type RefusalEntry, recordRefusals } from "../audit/record-refusals.ts";
 import type { Operator, WebSessionOfCaller } from "../operator/authenticate.ts";
@@ -82,7 +83,7 @@ export const issueDeviceCodes = async (
   { clientName }: { clientName: string },
   { remoteAddress }: Origin,
 ): Promise<DeviceCodes> => {
-  const deviceCode = entropy.bytes(32).toBase64({ alphabet: "base64url", omitPadding: true });
+  const deviceCode = toBase64url(entropy.bytes(32));
   const deviceCodeSha256 = await sha256(deviceCode);
   const now = clock.now();
   const row: DeviceRow = {
@@ -360,7 +361,7 @@ export const issueCode = async (
   { userId, webSession }: Operator,
   { codeChallenge, redirectUri, clientName }: Authorization,
 ): Promise<string> => {
-  const code = entropy.bytes(32).toBase64({ alphabet: "base64url", omitPadding: true });
+  const code = toBase64url(entropy.bytes(32));
   const codeSha256 = await sha256(code);
   const now = clock.now();
   await db.transaction(async (tx) => {
