@@ -42,6 +42,18 @@ export const namesOf = (variables: v.ObjectEntries): string[] => [
   ...fileFormsOf(variables).map((name) => `${name}_FILE`),
 ];
 
+/** Adds a fault unless a variable is set, or its own fault is known. */
+export const requireVariable = (
+  env: Environment,
+  faults: ConfigFault[],
+  variable: string,
+  message: string,
+): void => {
+  const names = [variable, `${variable}_FILE`];
+  if (!env[variable] && !faults.some((fault) => names.includes(fault.variable)))
+    faults.push({ variable, message });
+};
+
 /** Adds a fault for each of `needed` that is not set while `variable` is. */
 export const requireWith = (
   env: Environment,
@@ -51,7 +63,7 @@ export const requireWith = (
 ): void => {
   if (!env[variable]) return;
   for (const name of needed)
-    if (!env[name]) faults.push({ variable: name, message: `is required when ${variable} is set` });
+    requireVariable(env, faults, name, `is required when ${variable} is set`);
 };
 
 /**
@@ -82,6 +94,11 @@ const resolveFiles = (
   return { env: resolved, faults };
 };
 
+/** The values of variables, by their schemas. */
+export type ValuesOf<Variables extends v.ObjectEntries> = v.InferOutput<
+  v.ObjectSchema<Variables, undefined>
+>;
+
 /**
  * Parses the variables of one program: applies the `_FILE` rule, then the schema of each variable. Returns every fault, and `values` if each
  * schema accepts; a fault in a file's content names the variable of the file. The caller checks the rules between variables, and throws.
@@ -92,7 +109,7 @@ export const parseVariables = <Variables extends v.ObjectEntries>(
 ): {
   env: Environment;
   faults: ConfigFault[];
-  values: v.InferOutput<v.ObjectSchema<Variables, undefined>> | undefined;
+  values: ValuesOf<Variables> | undefined;
 } => {
   const fileForms = fileFormsOf(variables);
   const { env: resolved, faults } = resolveFiles(env, fileForms, readFile);
@@ -106,6 +123,21 @@ export const parseVariables = <Variables extends v.ObjectEntries>(
     faults.push({ variable: isOfFile ? fileForm : variable, message });
   }
   return { env: resolved, faults, values: parsed.success ? parsed.output : undefined };
+};
+
+/** Returns the value of one variable from the file at `path`. Throws a `ConfigError` that quotes no value, also for an empty file. */
+export const readVariableFile = <Schema extends v.GenericSchema>(
+  name: string,
+  schema: Schema,
+  path: string,
+  readFile: (path: string) => string,
+): v.InferOutput<Schema> => {
+  const { faults, values } = parseVariables(
+    { [`${name}_FILE`]: path },
+    { variables: { [name]: schema }, readFile },
+  );
+  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
+  return values[name];
 };
 
 /** Variables of compose.yaml and compose.lab.yaml, in an env file that they pass to every program. */

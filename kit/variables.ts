@@ -1,10 +1,17 @@
 import * as v from "valibot";
 import { readCidr } from "./address.ts";
+import { isConfidentialUrl } from "./confidential-url.ts";
 import { DatabaseUrlFault, splitDatabaseUrl } from "./database-url.ts";
 import { Secret } from "./secret.ts";
 
 /** Text that is not empty. */
 export const TextVariable = v.pipe(v.string(), v.nonEmpty("must not be empty"));
+
+/** A URL to which a secret may be sent. */
+export const ConfidentialUrlVariable = v.pipe(
+  TextVariable,
+  v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback"),
+);
 
 /** Marks a variable `NAME` whose value may come from the file that `NAME_FILE` names. */
 export const fileForm = v.metadata<string, { hasFileForm: true }>({ hasFileForm: true });

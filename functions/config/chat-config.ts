@@ -1,30 +1,19 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "#kit/confidential-url.ts";
-import { type ConfigFault, type Environment, namesOf } from "#kit/env.ts";
-import type { Secret } from "#kit/secret.ts";
+import {
+  type ConfigFault,
+  type Environment,
+  namesOf,
+  requireVariable,
+  requireWith,
+  type ValuesOf,
+} from "#kit/env.ts";
 import {
   BooleanVariable,
+  ConfidentialUrlVariable,
   DatabaseUrlVariable,
   SecretVariable,
   TextVariable,
 } from "#kit/variables.ts";
-
-/** The language model of the chat agent (docs/chat.md). `baseUrl` null: the provider's own. */
-export type InferenceConfig =
-  | { provider: "mock"; model: string }
-  | { provider: "openai" | "anthropic"; model: string; apiKey: Secret; baseUrl: string | null }
-  | { provider: "openai-compatible" | "litellm"; model: string; apiKey: Secret; baseUrl: string };
-
-/** The chat agent. Absent: its routes do not exist. */
-export interface ChatConfig {
-  inference: InferenceConfig;
-  /** False: the SQL tools are not offered to the model. */
-  sqlToolEnabled: boolean;
-  /** The login role of the SQL tools; null: core creates one at its start. */
-  sqlDatabaseUrl: Secret | null;
-  /** The key that signs receipts; null: core generates one at its start and discards it at its end. */
-  receiptKey: { file: string; id: string } | null;
-}
 
 /** One schema per variable of the chat agent. */
 export const chatVariables = {
@@ -53,8 +42,7 @@ export const chatVariables = {
    */
   SVC_INFERENCE_BASE_URL: v.optional(
     v.pipe(
-      TextVariable,
-      v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback"),
+      ConfidentialUrlVariable,
       v.check((url) => !/[?#]/.test(url), "must hold no query or fragment"),
     ),
   ),
@@ -85,51 +73,55 @@ export const ignoreDisabledChat = (env: Environment): Environment => {
 
 /** Adds the faults between the variables of the chat agent. Without a model only the receipt key's are checked. */
 export const chatFaults = (env: Environment, faults: ConfigFault[]): void => {
-  const need = (variable: string, message: string) => {
-    const isKnown = faults.some(
-      (fault) => fault.variable === variable || fault.variable === `${variable}_FILE`,
-    );
-    if (env[variable] === undefined && !isKnown) faults.push({ variable, message });
-  };
-  if (env.SVC_CHAT_RECEIPT_SIGNING_KEY_PATH !== undefined)
-    need(
-      "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
-      "is required when SVC_CHAT_RECEIPT_SIGNING_KEY_PATH is set",
-    );
-  const provider = env.SVC_INFERENCE_PROVIDER ?? "mock";
-  const isRemote = ["openai", "openai-compatible", "litellm", "anthropic"].includes(provider);
-  if (env.SVC_INFERENCE_CHAT_MODEL === undefined || !isRemote) return;
-  need("SVC_INFERENCE_API_KEY", "is required for this SVC_INFERENCE_PROVIDER");
-  if (provider === "openai-compatible" || provider === "litellm")
-    need("SVC_INFERENCE_BASE_URL", "is required for this SVC_INFERENCE_PROVIDER");
+  requireWith(env, faults, "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH", "SVC_CHAT_RECEIPT_SIGNING_KEY_ID");
+  const { SVC_INFERENCE_CHAT_MODEL: model, SVC_INFERENCE_PROVIDER: provider = "mock" } = env;
+  if (model === undefined) return;
+  for (const variable of neededBy[provider] ?? [])
+    requireVariable(env, faults, variable, "is required for this SVC_INFERENCE_PROVIDER");
 };
 
-type ChatValues = v.InferOutput<v.ObjectSchema<typeof chatVariables, undefined>>;
+const neededBy: Readonly<Record<string, readonly string[]>> = {
+  openai: ["SVC_INFERENCE_API_KEY"],
+  anthropic: ["SVC_INFERENCE_API_KEY"],
+  "openai-compatible": ["SVC_INFERENCE_API_KEY", "SVC_INFERENCE_BASE_URL"],
+  litellm: ["SVC_INFERENCE_API_KEY", "SVC_INFERENCE_BASE_URL"],
+};
+
+type ChatValues = ValuesOf<typeof chatVariables>;
 
 /** Returns the chat agent of variables without faults; null without a model, and when `SVC_CHAT_ENABLED` is false. */
-export const chatConfigOf = (values: ChatValues): ChatConfig | null => {
+export const chatConfigOf = (values: ChatValues) => {
   if (values.SVC_INFERENCE_CHAT_MODEL === undefined || !values.SVC_CHAT_ENABLED) return null;
   const file = values.SVC_CHAT_RECEIPT_SIGNING_KEY_PATH;
   const id = values.SVC_CHAT_RECEIPT_SIGNING_KEY_ID;
   return {
     inference: inferenceConfigOf(values, values.SVC_INFERENCE_CHAT_MODEL),
+    /** False: the SQL tools are not offered to the model. */
     sqlToolEnabled: values.SVC_CHAT_SQL_TOOL_ENABLED,
+    /** The login role of the SQL tools; null: core creates one at its start. */
     sqlDatabaseUrl: values.SVC_CHAT_DATABASE_URL ?? null,
+    /** The key that signs receipts; null: core generates one at its start and discards it at its end. */
     receiptKey: file !== undefined && id !== undefined ? { file, id } : null,
   };
 };
 
-const inferenceConfigOf = (values: ChatValues, model: string): InferenceConfig => {
+/** The chat agent. Absent: its routes do not exist. */
+export type ChatConfig = NonNullable<ReturnType<typeof chatConfigOf>>;
+
+const inferenceConfigOf = (values: ChatValues, model: string) => {
   const {
     SVC_INFERENCE_PROVIDER: provider,
     SVC_INFERENCE_API_KEY: apiKey,
     SVC_INFERENCE_BASE_URL: baseUrl,
   } = values;
-  if (provider === "mock" || apiKey === undefined) return { provider: "mock", model };
+  if (provider === "mock" || apiKey === undefined) return { provider: "mock" as const, model };
   if (provider === "openai" || provider === "anthropic")
     return { provider, model, apiKey, baseUrl: baseUrl ?? null };
   return { provider, model, apiKey, baseUrl: baseUrl ?? "" };
 };
+
+/** The language model of the chat agent (docs/chat.md). `baseUrl` null: the provider's own. */
+export type InferenceConfig = ReturnType<typeof inferenceConfigOf>;
 
 /** Returns warnings about settings of the chat agent that have no effect. */
 export const chatWarnings = (values: ChatValues): string[] => [

@@ -8,6 +8,7 @@ import {
   namesOf,
   parseVariables,
   requireWith,
+  type ValuesOf,
   warnOfShadowed,
   warnOfUnknown,
 } from "#kit/env.ts";
@@ -39,13 +40,8 @@ import {
   directoryVariables,
 } from "./directory-config.ts";
 import { natsFaults, natsVariables, natsWarnings, sinkConfigOf } from "./nats-config.ts";
-import { type WatchesFile, watchesFileOf, watchVariables } from "./watch-config.ts";
-import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
-
-/** How certificates are signed. Absent: the routes for collectors do not exist. */
-export type SignerConfig =
-  | { kind: "local-ca"; caCertFile: string; caKeyFile: string }
-  | { kind: "external-command"; command: string; caCertFile: string };
+import { watchesFileOf, watchVariables } from "./watch-config.ts";
+import { workloadIssuersOf, workloadVariables } from "./workload-config.ts";
 
 const absolutePath = v.pipe(TextVariable, v.startsWith("/", "must be an absolute path"));
 /** One schema per variable of the signer. */
@@ -63,7 +59,7 @@ const signerVariables = {
 };
 
 /** Returns the signer of an environment; null without one, and after adding the faults between its variables. */
-const signerConfigOf = (env: Environment, faults: ConfigFault[]): SignerConfig | null => {
+const signerConfigOf = (env: Environment, faults: ConfigFault[]) => {
   const mode = env.SVC_ENROLLMENT_SIGNER_MODE;
   const command = env.SVC_ENROLLMENT_SIGNER_COMMAND;
   const caCertFile = env.SVC_ENROLLMENT_CA_CERT_FILE;
@@ -79,20 +75,19 @@ const signerConfigOf = (env: Environment, faults: ConfigFault[]): SignerConfig |
     if (!caCertFile)
       fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required: the trust bundle of the signer's output");
     return command && caCertFile && !caKeyFile
-      ? { kind: "external-command", command, caCertFile }
+      ? { kind: "external-command" as const, command, caCertFile }
       : null;
   }
   if (command) fault("SVC_ENROLLMENT_SIGNER_COMMAND", "must not be set in local-ca mode");
   if (!caCertFile) fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required in local-ca mode");
   if (!caKeyFile) fault("SVC_ENROLLMENT_CA_KEY_FILE", "is required in local-ca mode");
-  return caCertFile && caKeyFile && !command ? { kind: "local-ca", caCertFile, caKeyFile } : null;
+  return caCertFile && caKeyFile && !command
+    ? { kind: "local-ca" as const, caCertFile, caKeyFile }
+    : null;
 };
 
-/** The key that signs the log of statements (docs/completeness-proof.md), and the log's name. */
-interface CompletenessConfig {
-  keyFile: string;
-  origin: string;
-}
+/** How certificates are signed. Absent: the routes for collectors do not exist. */
+export type SignerConfig = NonNullable<ReturnType<typeof signerConfigOf>>;
 
 /** One schema per variable of the log of statements. */
 const completenessVariables = {
@@ -113,11 +108,8 @@ const completenessVariables = {
   ),
 };
 
-/** Returns the key of an environment; null without one, and after adding the fault of one whose log has no name. */
-const completenessConfigOf = (
-  env: Environment,
-  faults: ConfigFault[],
-): CompletenessConfig | null => {
+/** Returns the key and the name of the log of statements; null without a key, and after adding the fault of one whose log has no name. */
+const completenessConfigOf = (env: Environment, faults: ConfigFault[]) => {
   const keyFile = env.SVC_COMPLETENESS_KEY_FILE;
   if (!keyFile) return null;
   const address = env.SVC_ADVERTISED_CORE_URL;
@@ -280,10 +272,12 @@ export const coreVariables = {
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
 
-/** Whether web, `svc-server export`, `svc-admin` or Compose reads this variable of the same environment. */
-const isOfOthers = (name: string) =>
-  ["SVC_API_URL", "SVC_TRUSTED_PROXIES", ...composeVariables].includes(name) ||
-  /^SVC_(EXPORT|ADMIN)_/.test(name);
+/** The variables of the same environment that web or Compose reads. */
+export const variablesOfOthers: readonly string[] = [
+  "SVC_API_URL",
+  "SVC_TRUSTED_PROXIES",
+  ...composeVariables,
+];
 
 /** A parsed configuration, and warnings for the operator. */
 interface ParsedCoreConfig {
@@ -291,7 +285,7 @@ interface ParsedCoreConfig {
   warnings: readonly string[];
 }
 
-type CoreValues = v.InferOutput<v.ObjectSchema<typeof coreVariables, undefined>>;
+type CoreValues = ValuesOf<typeof coreVariables>;
 
 /** Adds the faults between variables that belong to no part of the config. */
 const addFaultsBetween = (env: Environment, faults: ConfigFault[]) => {
@@ -337,21 +331,21 @@ const revocationGapOf = (values: CoreValues, signer: SignerConfig | null) =>
     ? "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires"
     : null;
 
+/** Returns the parts of the config that need more than the value of each variable. */
+const partsOf = (env: Environment, faults: ConfigFault[], readFile: (path: string) => string) => ({
+  signer: signerConfigOf(env, faults),
+  /** Null: the log of statements is not signed. */
+  completeness: completenessConfigOf(env, faults),
+  /** Issuers whose tokens workloads exchange; empty: none. */
+  workloadIssuers: workloadIssuersOf(env, faults, readFile),
+  /** Null: watches are not configured by a file. */
+  watchesFile: watchesFileOf(env, readFile),
+});
+
 const coreConfigOf = (
   values: CoreValues,
-  {
-    ingestAddress,
-    ...parts
-  }: {
-    /** Null: the log of statements is not signed. */
-    completeness: CompletenessConfig | null;
-    ingestAddress: string | null;
-    signer: SignerConfig | null;
-    /** Null: watches are not configured by a file. */
-    watchesFile: WatchesFile | null;
-    /** Issuers whose tokens workloads exchange; empty: none. */
-    workloadIssuers: readonly WorkloadIssuer[];
-  },
+  parts: ReturnType<typeof partsOf>,
+  ingestAddress: string | null,
 ) => ({
   port: values.PORT,
   /** The address that the HTTP listener binds to; null for every interface. */
@@ -422,20 +416,17 @@ export const parseCoreConfig = (
     readFile,
   });
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
-  const signer = signerConfigOf(resolved, faults);
-  const completeness = completenessConfigOf(resolved, faults);
-  const workloadIssuers = workloadIssuersOf(resolved, faults, readFile);
+  const parts = partsOf(resolved, faults, readFile);
   addFaultsBetween(resolved, faults);
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
-  const config = coreConfigOf(values, {
-    signer,
-    completeness,
-    workloadIssuers,
-    watchesFile: watchesFileOf(env, readFile),
-    ingestAddress: resolved.SVC_ADVERTISED_INGEST_ADDR ?? null,
-  });
-  const known = [...namesOf(coreVariables), ...Object.keys(env).filter(isOfOthers)];
+  const config = coreConfigOf(values, parts, resolved.SVC_ADVERTISED_INGEST_ADDR ?? null);
+  // `svc-server export` and `svc-admin` read the last ones.
+  const known = [
+    ...namesOf(coreVariables),
+    ...variablesOfOthers,
+    ...Object.keys(env).filter((name) => /^SVC_(EXPORT|ADMIN)_/.test(name)),
+  ];
   const warnings = [
     ...warnOfUnknown(env, "SVC_", known),
     ...warnOfShadowed(env, coreVariables),

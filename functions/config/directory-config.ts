@@ -1,31 +1,13 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "#kit/confidential-url.ts";
-import type { ConfigFault, Environment } from "#kit/env.ts";
+import type { ConfigFault, Environment, ValuesOf } from "#kit/env.ts";
 import { Secret } from "#kit/secret.ts";
-import { BooleanVariable, DurationVariable, fileForm, TextVariable } from "#kit/variables.ts";
-
-/** The SCIM attribute that is the identity provider's `sub`. */
-export type ScimSubject = "externalId" | "userName" | "id";
-
-/** How an identity provider pushes people to core. */
-export interface ScimProvider {
-  kind: "scim";
-  /** All are accepted: two during a rotation. */
-  tokens: readonly Secret[];
-  subject: ScimSubject;
-}
-
-/** Where core reads people and groups (docs/directory.md). */
-export type DirectoryProvider =
-  | {
-      kind: "google";
-      delegateEmail: string;
-      serviceAccountKeyFile: string;
-      /** The base of `/admin/directory/v1/…`; null for Google's own. */
-      apiUrl: string | null;
-    }
-  | { kind: "file"; path: string }
-  | ScimProvider;
+import {
+  BooleanVariable,
+  ConfidentialUrlVariable,
+  DurationVariable,
+  fileForm,
+  TextVariable,
+} from "#kit/variables.ts";
 
 /** The directory of people, and how core syncs with it. */
 export type DirectoryConfig = ReturnType<typeof directoryConfigOf>;
@@ -72,12 +54,7 @@ export const directoryVariables = {
    */
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: v.optional(TextVariable),
   /** prefix of `/admin/directory/v1/…`; unset: Google's; `http` on loopback only */
-  SVC_DIRECTORY_API_URL: v.optional(
-    v.pipe(
-      TextVariable,
-      v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback"),
-    ),
-  ),
+  SVC_DIRECTORY_API_URL: v.optional(ConfidentialUrlVariable),
   /**
    * path of the YAML file with people and groups, not writable for group or world; for provider
    * `file`
@@ -137,7 +114,7 @@ export const directoryConfigFaults = (env: Environment, faults: ConfigFault[]): 
     }
 };
 
-type DirectoryValues = v.InferOutput<v.ObjectSchema<typeof directoryVariables, undefined>>;
+type DirectoryValues = ValuesOf<typeof directoryVariables>;
 
 /** Returns the directory of variables without faults. */
 export const directoryConfigOf = (values: DirectoryValues) => ({
@@ -149,22 +126,33 @@ export const directoryConfigOf = (values: DirectoryValues) => ({
   allowMassRemoval: values.SVC_DIRECTORY_ALLOW_MASS_REMOVAL,
 });
 
-const providerOf = (values: DirectoryValues): DirectoryProvider => {
+const providerOf = (values: DirectoryValues) => {
   switch (values.SVC_DIRECTORY_PROVIDER) {
     case "file":
-      return { kind: "file", path: values.SVC_DIRECTORY_FILE ?? "" };
+      return { kind: "file" as const, path: values.SVC_DIRECTORY_FILE ?? "" };
     case "scim":
       return {
-        kind: "scim",
+        kind: "scim" as const,
+        /** All are accepted: two during a rotation. */
         tokens: values.SVC_DIRECTORY_SCIM_TOKEN ?? [],
         subject: values.SVC_DIRECTORY_SCIM_SUBJECT,
       };
     case "google":
       return {
-        kind: "google",
+        kind: "google" as const,
         delegateEmail: values.SVC_DIRECTORY_DELEGATE_EMAIL ?? "",
         serviceAccountKeyFile: values.SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE ?? "",
+        /** The base of `/admin/directory/v1/…`; null for Google's own. */
         apiUrl: values.SVC_DIRECTORY_API_URL ?? null,
       };
   }
 };
+
+/** Where core reads people and groups (docs/directory.md). */
+export type DirectoryProvider = ReturnType<typeof providerOf>;
+
+/** How an identity provider pushes people to core. */
+export type ScimProvider = Extract<DirectoryProvider, { kind: "scim" }>;
+
+/** The SCIM attribute that is the identity provider's `sub`. */
+export type ScimSubject = ScimProvider["subject"];

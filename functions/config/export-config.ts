@@ -3,25 +3,24 @@ import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import {
   ConfigError,
   type ConfigFault,
-  composeVariables,
   type Environment,
   namesOf,
   parseVariables,
+  readVariableFile,
   requireWith,
+  type ValuesOf,
   warnOfShadowed,
   warnOfUnknown,
 } from "#kit/env.ts";
 import type { Secret } from "#kit/secret.ts";
 import {
   BooleanVariable,
-  DatabaseUrlVariable,
   DurationVariable,
   HeadersVariable,
   IntegerVariable,
-  LogLevelVariable,
   TextVariable,
 } from "#kit/variables.ts";
-import { coreVariables } from "./core-config.ts";
+import { coreVariables, variablesOfOthers } from "./core-config.ts";
 import { natsFaults, natsVariables, natsWarnings, sinkConfigOf } from "./nats-config.ts";
 
 /** The signals of OTLP, as its paths name them. */
@@ -105,27 +104,14 @@ export const exportVariables = {
 };
 
 const variables = {
-  SVC_DATABASE_URL: DatabaseUrlVariable,
-  SVC_DATABASE_SESSION_URL: v.optional(DatabaseUrlVariable),
-  SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
+  SVC_DATABASE_URL: coreVariables.SVC_DATABASE_URL,
+  SVC_DATABASE_SESSION_URL: coreVariables.SVC_DATABASE_SESSION_URL,
+  SVC_LOG_LEVEL: coreVariables.SVC_LOG_LEVEL,
   ...natsVariables,
   ...exportVariables,
 };
 
-/** Reads the file that `SVC_EXPORT_HEADERS_FILE` names. */
-const readHeadersFile = (
-  path: string,
-  readFile: (path: string) => string,
-): ExportConfig["headers"] => {
-  const { faults, values } = parseVariables(
-    { SVC_EXPORT_HEADERS_FILE: path },
-    { variables: { SVC_EXPORT_HEADERS: HeadersVariable }, readFile },
-  );
-  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
-  return values.SVC_EXPORT_HEADERS;
-};
-
-type ExportValues = v.InferOutput<v.ObjectSchema<typeof variables, undefined>>;
+type ExportValues = ValuesOf<typeof variables>;
 
 const addFaultsBetween = (env: Environment, faults: ConfigFault[]): void => {
   const { SVC_EXPORT_ENDPOINT: url = "" } = env;
@@ -178,7 +164,10 @@ const exportConfigOf = (
     /** The file of `headers`, which may be replaced; null: they are in the environment. */
     headersFile,
     /** Reads `headers` from their file again. Throws a `ConfigError` that quotes no value. */
-    readHeaders: () => (headersFile === null ? headers : readHeadersFile(headersFile, readFile)),
+    readHeaders: () =>
+      headersFile === null
+        ? headers
+        : readVariableFile("SVC_EXPORT_HEADERS", HeadersVariable, headersFile, readFile),
     caFile: values.SVC_EXPORT_CA_FILE ?? null,
     clientCertificate: certFile && keyFile ? { certFile, keyFile } : null,
     isCompressed: values.SVC_EXPORT_COMPRESSION === "gzip",
@@ -214,12 +203,7 @@ export const parseExportConfig = (
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
   const headersFile = resolved.SVC_EXPORT_HEADERS_FILE ?? null;
   const config = exportConfigOf(values, headersFile, readFile);
-  const known = [
-    ...namesOf({ ...coreVariables, ...variables }),
-    ...composeVariables,
-    "SVC_API_URL",
-    "SVC_TRUSTED_PROXIES",
-  ];
+  const known = [...namesOf({ ...coreVariables, ...variables }), ...variablesOfOthers];
   const warnings = [
     ...warnOfUnknown(env, "SVC_", known),
     ...warnOfShadowed(env, variables),

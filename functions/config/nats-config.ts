@@ -1,35 +1,7 @@
 import * as v from "valibot";
 import { isLoopbackHost } from "#kit/confidential-url.ts";
-import type { ConfigFault, Environment } from "#kit/env.ts";
+import { type ConfigFault, type Environment, requireVariable, type ValuesOf } from "#kit/env.ts";
 import { DurationVariable, IntegerVariable, TextVariable } from "#kit/variables.ts";
-
-/**
- * How durable an acknowledgement of the stream is: `synced`, on the servers' disks, which sync each write; `replicated`, in several failure
- * domains, which do not fail together.
- */
-export type Durability = "synced" | "replicated";
-
-/** The servers of NATS, and the stream of envelopes (docs/nats.md). */
-export interface NatsConfig {
-  kind: "nats";
-  /** `host:port` of each. */
-  servers: readonly string[];
-  /** Whether a connection must be TLS: a URL says `tls`, or there is a CA. */
-  isEncrypted: boolean;
-  /** A `.creds` file, or the seed of an NKEY; null: no authentication. */
-  credentialsFile: string | null;
-  /** Null: the machine's CAs. */
-  caFile: string | null;
-  stream: string;
-  replicas: number;
-  /** Null: not declared. */
-  durability: Durability | null;
-  /** How long the stream keeps envelopes; 0: for ever. */
-  maxAgeSeconds: number;
-}
-
-/** Where ingest stores envelopes. */
-export type SinkConfig = { kind: "postgres" } | NatsConfig;
 
 const ServerUrls = v.pipe(
   TextVariable,
@@ -79,34 +51,52 @@ export const natsVariables = {
   SVC_NATS_MAX_AGE: v.optional(DurationVariable(0), "7d"),
 };
 
-type NatsValues = v.InferOutput<v.ObjectSchema<typeof natsVariables, undefined>>;
+type NatsValues = ValuesOf<typeof natsVariables>;
 
 /** Adds the faults between the variables of the sink. */
 export const natsFaults = (env: Environment, faults: ConfigFault[]): void => {
-  if (env.SVC_INGEST_SINK === "nats" && !env.SVC_NATS_URLS)
-    faults.push({ variable: "SVC_NATS_URLS", message: "is required when SVC_INGEST_SINK is nats" });
+  if (env.SVC_INGEST_SINK === "nats")
+    requireVariable(env, faults, "SVC_NATS_URLS", "is required when SVC_INGEST_SINK is nats");
 };
 
 const urlsOf = ({ SVC_NATS_URLS }: NatsValues): URL[] =>
   (SVC_NATS_URLS ?? []).map((url) => new URL(url));
 
 /** Returns the sink of parsed variables. */
-export const sinkConfigOf = (values: NatsValues): SinkConfig => {
-  if (values.SVC_INGEST_SINK === "postgres") return { kind: "postgres" };
+export const sinkConfigOf = (values: NatsValues) => {
+  if (values.SVC_INGEST_SINK === "postgres") return { kind: "postgres" as const };
   const urls = urlsOf(values);
   return {
-    kind: "nats",
+    kind: "nats" as const,
+    /** `host:port` of each. */
     servers: urls.map(({ hostname, port }) => `${hostname}:${port || 4222}`),
+    /** Whether a connection must be TLS: a URL says `tls`, or there is a CA. */
     isEncrypted:
       values.SVC_NATS_CA_FILE !== undefined || urls.some(({ protocol }) => protocol === "tls:"),
+    /** A `.creds` file, or the seed of an NKEY; null: no authentication. */
     credentialsFile: values.SVC_NATS_CREDENTIALS_FILE ?? null,
+    /** Null: the machine's CAs. */
     caFile: values.SVC_NATS_CA_FILE ?? null,
     stream: values.SVC_NATS_STREAM,
     replicas: values.SVC_NATS_REPLICAS,
+    /** Null: not declared. */
     durability: values.SVC_NATS_DURABILITY ?? null,
+    /** How long the stream keeps envelopes; 0: for ever. */
     maxAgeSeconds: values.SVC_NATS_MAX_AGE,
   };
 };
+
+/** Where ingest stores envelopes. */
+export type SinkConfig = ReturnType<typeof sinkConfigOf>;
+
+/** The servers of NATS, and the stream of envelopes (docs/nats.md). */
+export type NatsConfig = Extract<SinkConfig, { kind: "nats" }>;
+
+/**
+ * How durable an acknowledgement of the stream is: `synced`, on the servers' disks, which sync each write; `replicated`, in several failure
+ * domains, which do not fail together.
+ */
+export type Durability = NonNullable<NatsConfig["durability"]>;
 
 /** Returns warnings about a sink that works. */
 export const natsWarnings = (values: NatsValues): string[] => {

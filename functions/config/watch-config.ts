@@ -1,30 +1,9 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "#kit/confidential-url.ts";
-import { ConfigError, type Environment, parseVariables } from "#kit/env.ts";
+import { type Environment, readVariableFile } from "#kit/env.ts";
 import { Secret } from "#kit/secret.ts";
 import { fileForm } from "#kit/variables.ts";
 import { parseYaml } from "./parse-yaml.ts";
-
-/** Where the messages of watches go (docs/watches.md). */
-export interface WatchReceiver {
-  name: string;
-  url: string;
-  /** May also be a loopback, private or link-local address; only these may use `http`. */
-  allowPrivate: boolean;
-  target:
-    | { kind: "webhook"; secrets: readonly Secret[] }
-    | {
-        kind: "alertmanager";
-        bearerToken: Secret | null;
-        labels: Readonly<Record<string, string>>;
-      };
-}
-
-/** The receivers, and the public URL of web, which messages link to. */
-export interface WatchConfig {
-  webUrl: string;
-  receivers: readonly WatchReceiver[];
-}
 
 const url = v.pipe(
   v.string("must be a URL"),
@@ -114,38 +93,46 @@ const Receiver = v.pipe(
       !("bearer_token" in receiver && receiver.bearer_token) || isConfidentialUrl(receiver.url),
     "must have an https:// URL, or http:// of loopback, for its bearer_token",
   ),
-  v.transform(
-    (receiver): WatchReceiver => ({
-      name: receiver.name,
-      url: receiver.url,
-      allowPrivate: receiver.allow_private,
-      target:
-        receiver.kind === "webhook"
-          ? {
-              kind: receiver.kind,
-              secrets: [receiver.secret, receiver.previous_secret].filter(
-                (each) => each !== undefined,
-              ),
-            }
-          : {
-              kind: receiver.kind,
-              bearerToken: receiver.bearer_token ?? null,
-              labels: receiver.labels,
-            },
-    }),
-  ),
+  v.transform((receiver) => ({
+    name: receiver.name,
+    url: receiver.url,
+    /** May also be a loopback, private or link-local address; only these may use `http`. */
+    allowPrivate: receiver.allow_private,
+    target:
+      receiver.kind === "webhook"
+        ? {
+            kind: receiver.kind,
+            secrets: [receiver.secret, receiver.previous_secret].filter(
+              (each) => each !== undefined,
+            ),
+          }
+        : {
+            kind: receiver.kind,
+            bearerToken: receiver.bearer_token ?? null,
+            labels: receiver.labels,
+          },
+  })),
 );
 
-const ReceiversFile = v.strictObject({
-  web_url: baseUrl,
-  receivers: v.pipe(
-    v.array(Receiver, "must be a list of receivers"),
-    v.check(
-      (all) => new Set(all.map((each) => each.name)).size === all.length,
-      "names one receiver twice",
+/** Where the messages of watches go (docs/watches.md). */
+export type WatchReceiver = v.InferOutput<typeof Receiver>;
+
+const ReceiversFile = v.pipe(
+  v.strictObject({
+    web_url: baseUrl,
+    receivers: v.pipe(
+      v.array(Receiver, "must be a list of receivers"),
+      v.check(
+        (all) => new Set(all.map((each) => each.name)).size === all.length,
+        "names one receiver twice",
+      ),
     ),
-  ),
-});
+  }),
+  v.transform(({ web_url: webUrl, receivers }) => ({ webUrl, receivers })),
+);
+
+/** The receivers, and the public URL of web, which messages link to. */
+export type WatchConfig = v.InferOutput<typeof ReceiversFile>;
 
 /** The receivers as YAML. */
 const ReceiversVariable = v.pipe(
@@ -153,7 +140,7 @@ const ReceiversVariable = v.pipe(
   fileForm,
   v.rawTransform(({ dataset: { value }, addIssue, NEVER }): WatchConfig => {
     const file = parseYaml(ReceiversFile, value);
-    if ("output" in file) return { webUrl: file.output.web_url, receivers: file.output.receivers };
+    if ("output" in file) return file.output;
     addIssue({ message: file.fault });
     return NEVER;
   }),
@@ -178,13 +165,10 @@ export interface WatchesFile {
 export const watchesFileOf = (
   { SVC_WATCH_RECEIVERS_FILE: path }: Environment,
   readFile: (path: string) => string,
-): WatchesFile | null => (path ? { path, read: () => readWatchesFile(path, readFile) } : null);
-
-const readWatchesFile = (path: string, readFile: (path: string) => string): WatchConfig => {
-  const { faults, values } = parseVariables(
-    { SVC_WATCH_RECEIVERS_FILE: path },
-    { variables: { SVC_WATCH_RECEIVERS: ReceiversVariable }, readFile },
-  );
-  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
-  return values.SVC_WATCH_RECEIVERS;
-};
+): WatchesFile | null =>
+  path
+    ? {
+        path,
+        read: () => readVariableFile("SVC_WATCH_RECEIVERS", ReceiversVariable, path, readFile),
+      }
+    : null;

@@ -2,24 +2,9 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import { type ConfigFault, type Environment, GuardedFileError } from "#kit/env.ts";
 import { TextVariable } from "#kit/variables.ts";
-import { type Scope, scopes } from "#proto/operator/scopes.ts";
+import { scopes } from "#proto/operator/scopes.ts";
 import { ClaimText, SubjectPattern } from "#proto/operator/workload.ts";
 import { parseYaml } from "./parse-yaml.ts";
-
-/** An OpenID Connect issuer whose tokens workloads exchange (docs/workloads.md), and hosts enroll with (docs/enroll-kubernetes.md). */
-export interface WorkloadIssuer {
-  issuer: string;
-  /** The `aud` that a token must have. */
-  audience: string;
-  /** Null: the one in the issuer's discovery document. */
-  jwksUri: string | null;
-  /** The workloads that may exchange tokens. The first rule that matches decides: by its pattern, and each of its claims. */
-  subjects: readonly {
-    pattern: string;
-    claims: Readonly<Record<string, string>>;
-    scopes: readonly Scope[];
-  }[];
-}
 
 /** The variables of the issuers: a file, or its text where there are no files, as in workerd. */
 export const workloadVariables = {
@@ -53,32 +38,41 @@ const idClaims: readonly [issuer: RegExp, claims: readonly string[]][] = [
   [/^https:\/\/gitlab\.com\/?$/, ["namespace_id", "project_id"]],
 ];
 
+const Subject = v.strictObject({
+  pattern: SubjectPattern,
+  claims: v.optional(v.record(ClaimText, claim, "must be a mapping"), {}),
+  scopes: v.pipe(
+    v.array(v.picklist(scopes, "must be read, audit or admin")),
+    v.minLength(1, "must name a scope"),
+  ),
+});
+
+const Issuer = v.pipe(
+  v.strictObject({
+    issuer: url,
+    audience: ClaimText,
+    jwks_uri: v.optional(url),
+    subjects: v.optional(
+      v.pipe(
+        v.array(Subject, "must be a list of patterns with scopes"),
+        v.minLength(1, "must not be empty"),
+      ),
+    ),
+  }),
+  v.transform(({ issuer, audience, jwks_uri: jwksUri = null, subjects = [] }) => ({
+    issuer,
+    /** The `aud` that a token must have. */
+    audience,
+    /** Null: the one in the issuer's discovery document. */
+    jwksUri,
+    /** The workloads that may exchange tokens. The first rule that matches decides: by its pattern, and each of its claims. */
+    subjects,
+  })),
+);
+
 const IssuersFile = v.strictObject({
   issuers: v.pipe(
-    v.array(
-      v.strictObject({
-        issuer: url,
-        audience: ClaimText,
-        jwks_uri: v.optional(url),
-        subjects: v.optional(
-          v.pipe(
-            v.array(
-              v.strictObject({
-                pattern: SubjectPattern,
-                claims: v.optional(v.record(ClaimText, claim, "must be a mapping"), {}),
-                scopes: v.pipe(
-                  v.array(v.picklist(scopes, "must be read, audit or admin")),
-                  v.minLength(1, "must name a scope"),
-                ),
-              }),
-              "must be a list of patterns with scopes",
-            ),
-            v.minLength(1, "must not be empty"),
-          ),
-        ),
-      }),
-      "must be a list of issuers",
-    ),
+    v.array(Issuer, "must be a list of issuers"),
     v.check(
       (issuers) => new Set(issuers.map(({ issuer }) => issuer)).size === issuers.length,
       "names one issuer twice",
@@ -86,9 +80,12 @@ const IssuersFile = v.strictObject({
   ),
 });
 
+/** An OpenID Connect issuer whose tokens workloads exchange (docs/workloads.md), and hosts enroll with (docs/enroll-kubernetes.md). */
+export type WorkloadIssuer = v.InferOutput<typeof Issuer>;
+
 /** Returns the fault of the first rule without a required id. */
-const faultOfIds = (issuers: v.InferOutput<typeof IssuersFile>["issuers"]) => {
-  for (const [index, { issuer, subjects = [] }] of issuers.entries()) {
+const faultOfIds = (issuers: readonly WorkloadIssuer[]) => {
+  for (const [index, { issuer, subjects }] of issuers.entries()) {
     const ids = idClaims.find(([known]) => known.test(issuer))?.[1];
     const ruleWithoutId =
       ids && subjects.findIndex(({ claims }) => !ids.some((id) => Object.hasOwn(claims, id)));
@@ -127,11 +124,7 @@ export const workloadIssuersOf = (
   }
   const file = parseYaml(IssuersFile, contents);
   if ("fault" in file) return fault(file.fault);
-  const withoutId = faultOfIds(file.output.issuers);
-  if (withoutId !== undefined) return fault(withoutId);
-  return file.output.issuers.map(({ jwks_uri, subjects = [], ...issuer }) => ({
-    ...issuer,
-    subjects,
-    jwksUri: jwks_uri ?? null,
-  }));
+  const { issuers } = file.output;
+  const withoutId = faultOfIds(issuers);
+  return withoutId === undefined ? issuers : fault(withoutId);
 };

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../confidential-url.ts";
-import { type ConfigFault, type Environment, requireWith } from "../env.ts";
+import { type ConfigFault, type Environment, requireWith, type ValuesOf } from "../env.ts";
 import { HeadersVariable, TextVariable } from "../variables.ts";
 
 /** Where spans go, and how many traces are recorded. */
@@ -44,7 +44,7 @@ export const tracesVariables = {
   SVC_TRACES_SAMPLE_PERCENT: v.optional(percent, "1"),
 };
 
-type TracesValues = v.InferOutput<v.ObjectSchema<typeof tracesVariables, undefined>>;
+type TracesValues = ValuesOf<typeof tracesVariables>;
 
 /** Returns the configuration of traces; null without a URL: nothing is recorded. */
 export const tracesConfigOf = (values: TracesValues): TracesConfig | null =>
