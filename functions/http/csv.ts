@@ -1,10 +1,8 @@
 import type * as v from "valibot";
 import type { ReadCore } from "../core.ts";
-import type { RequestedExport } from "../domain/audit/audited-export.ts";
-import type { Operator } from "../domain/operator/authenticate.ts";
-import { createDownloads, downloadName } from "./download.ts";
+import { type Download, type DownloadDefinition, downloadRoute } from "./download.ts";
 import { scope } from "./resource.ts";
-import { type Route, type RouteDefinition, route } from "./route.ts";
+import type { Route } from "./route.ts";
 
 /** The value of a cell; null is an empty cell. */
 type CsvCell = string | number | null;
@@ -51,7 +49,7 @@ const cellText = (cell: CsvCell) => {
 const textLength = 16_384;
 
 /** Yields a CSV file: the names of the columns, then the records of each batch. */
-export const csvTexts = async function* <Row>(
+const csvTexts = async function* <Row>(
   columns: CsvColumns<Row>,
   batches: AsyncIterable<readonly Row[]>,
 ): AsyncGenerator<string, void, void> {
@@ -76,61 +74,32 @@ export const viewsOf = async function* <Row, View>(
   for await (const rows of batches) yield rows.map(view);
 };
 
-/** The media type of a CSV file with the names of its columns. */
-export const csvType = "text/csv; charset=utf-8; header=present";
-
-/** The documented response of a CSV file. */
-export const csvReply = {
+/** The kind of a CSV file with the names of its columns. */
+const csvFile = {
+  type: "text/csv; charset=utf-8; header=present",
+  extension: "csv",
   description: "RFC 4180, UTF-8, the first record names the columns",
-  type: "text/csv",
 };
 
-/** A CSV file: its rows, and the parts of its name. */
-interface CsvFile<Row> {
-  name: string;
-  /** The filter of the request; its query by default. */
-  asked?: Readonly<Record<string, unknown>>;
-  /** Now by default. */
-  at?: Date;
+/** A CSV file: the parts of its name, and its rows. */
+interface CsvFile<Row> extends Omit<Download, "texts"> {
   columns: CsvColumns<Row>;
   batches: AsyncIterable<readonly Row[]>;
 }
 
 type Schema = v.GenericSchema | undefined;
-type Described = "path" | "operationId" | "summary" | "params" | "query" | "problems";
 
-/** Creates a route that streams a CSV file to operators with the scope `audit`. `open` audits the export. */
+/** Creates a route that streams a CSV file to operators with the scope `audit`. */
 export const csvRoute = <Row, Params extends Schema = undefined, Query extends Schema = undefined>(
   core: ReadCore,
-  {
-    open,
-    problems = [],
-    ...described
-  }: Pick<RouteDefinition<Operator, Params, Query>, Described> & {
-    open(
-      input: Parameters<RouteDefinition<Operator, Params, Query>["handle"]>[0],
-      audit: RequestedExport,
-    ): Promise<CsvFile<Row>>;
-  },
-): Route => {
-  const download = createDownloads(core);
-  return route<Operator, Params, Query>({
+  { open, ...described }: DownloadDefinition<CsvFile<Row>, Params, Query>,
+): Route =>
+  downloadRoute<Params, Query>(core, {
     ...described,
-    method: "GET",
     guard: scope(core, "audit"),
-    replies: { 200: csvReply },
-    problems: [...problems, "too_many_exports"],
-    handle: (input) =>
-      download(input.caller.userId, async () => {
-        const { caller, origin } = input;
-        const query = input.query as Readonly<Record<string, unknown>>;
-        const file = await open(input, { caller, origin, asked: query });
-        const { name, asked = query, at = new Date(core.clock.now()), columns, batches } = file;
-        return {
-          type: csvType,
-          fileName: downloadName(name, asked, at, "csv"),
-          texts: csvTexts(columns, batches),
-        };
-      }),
+    file: csvFile,
+    open: async (input, audit) => {
+      const { columns, batches, ...named } = await open(input, audit);
+      return { ...named, texts: csvTexts(columns, batches) };
+    },
   });
-};

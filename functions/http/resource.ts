@@ -27,9 +27,15 @@ import {
 /** The parameter of `/{id}`. */
 export const IdParams = v.object({ id: Id });
 
+/** A body that has nothing but an optional reason for the audit log. */
+const ReasonBody = v.pipe(
+  v.strictObject({ reason_code: v.optional(ReasonCode) }),
+  v.transform(({ reason_code: reasonCode = null }) => ({ reasonCode })),
+);
+
 /** Returns the body of a change that has nothing but an optional reason for the audit log. */
 export const reasonBody = (example: string) => ({
-  body: v.strictObject({ reason_code: v.optional(ReasonCode) }),
+  body: ReasonBody,
   bodyAbsentAs: {},
   bodyExample: { reason_code: example },
 });
@@ -159,11 +165,11 @@ const verbsOf = (core: ReadCore, basePath: string) => {
         query,
         handle: async (input) => {
           const { cursor, limit } = input.query;
-          const [after = null] = cursor === undefined ? [] : await seal.open(name, cursor);
+          const [after = null] = await seal.open(name, cursor);
           const { rows, next } = await find({ after, limit }, input as Parameters<typeof find>[1]);
           return {
             items: rows.map((row) => view(row, input.caller)),
-            next_cursor: next === null ? null : await seal.seal(name, [next]),
+            next_cursor: await seal.seal(name, next === null ? null : [next]),
             ...(await furtherMembers?.(rows)),
           } as BodyOf<View>;
         },
@@ -210,7 +216,8 @@ export const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: C
   const macs =
     authTokenSecretPrevious === null ? [macOf] : [macOf, createMac(authTokenSecretPrevious)];
   return {
-    async seal(list: string, position: readonly string[]) {
+    async seal(list: string, position: readonly string[] | null) {
+      if (position === null) return null;
       const payload = JSON.stringify(position);
       const mac = await macOf(list, payload);
       const text = new TextEncoder().encode(payload);
@@ -219,8 +226,9 @@ export const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: C
       sealed.set(text, macBytes);
       return toBase64url(sealed);
     },
-    /** Returns the position. Throws 422 `validation_failed` for text that `seal` did not return for this list. */
-    async open(list: string, cursor: string): Promise<string[]> {
+    /** Returns the position; an empty one without a cursor. Throws 422 `validation_failed` for text that `seal` did not return for this list. */
+    async open(list: string, cursor: string | undefined): Promise<string[]> {
+      if (cursor === undefined) return [];
       try {
         const sealed = fromBase64url(cursor) ?? new Uint8Array();
         const payload = new TextDecoder("utf-8", { fatal: true }).decode(sealed.subarray(macBytes));
@@ -295,7 +303,7 @@ export const scope = (core: ReadCore, needed: Scope): Guard<Operator> => ({
 export const lastingScope = (
   core: ReadCore,
   needed: Scope,
-): Guard<{ operator: Operator; isAdmitted(): Promise<boolean> }> => ({
+): Guard<Operator & { isAdmitted(): Promise<boolean> }> => ({
   ...scope(core, needed),
   admit: async (c) => {
     const find = await operatorOf(core, bearer(c));
@@ -307,7 +315,7 @@ export const lastingScope = (
           throw error;
         },
       );
-    return { operator: await holderOf(find, needed), isAdmitted };
+    return { ...(await holderOf(find, needed)), isAdmitted };
   },
 });
 

@@ -74,19 +74,30 @@ export interface DocumentedReply {
 /** A problem of a route: a code of the catalog, with a kind if this route answers with another status. */
 export type DocumentedProblem = ProblemCode | { code: ProblemCode; kind: ProblemKind };
 
-/** A route as data: `mount` mounts it, the OpenAPI generator documents it, the tests check it. */
-export interface Route {
+/** What names and documents a route. */
+interface Described {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** Hono's pattern, for example `/v1/collector/tokens/:id/revoke`. */
   path: string;
   /** Stable, camelCase: the method's name in generated clients. */
   operationId: string;
   summary: string;
-  guard: Guard<unknown>["describe"];
-  params?: v.GenericSchema;
-  query?: v.GenericSchema;
-  body?: { schema: v.GenericSchema; optional: boolean; example?: unknown; textType?: string };
   replies: Readonly<Record<number, DocumentedReply>>;
+}
+
+/** A route as data: `mount` mounts it, the OpenAPI generator documents it, the tests check it. */
+export interface Route extends Described {
+  guard: Guard<unknown>["describe"];
+  params?: v.GenericSchema | undefined;
+  query?: v.GenericSchema | undefined;
+  body?:
+    | {
+        schema: v.GenericSchema;
+        optional: boolean;
+        example?: unknown;
+        textType: string | undefined;
+      }
+    | undefined;
   problems: readonly DocumentedProblem[];
   handle(c: HttpContext): Promise<Response>;
 }
@@ -99,11 +110,7 @@ export interface RouteDefinition<
   Params extends v.GenericSchema | undefined = undefined,
   Query extends v.GenericSchema | undefined = undefined,
   Payload extends v.GenericSchema | undefined = undefined,
-> {
-  method: Route["method"];
-  path: string;
-  operationId: string;
-  summary: string;
+> extends Described {
   guard: Guard<Caller>;
   params?: Params;
   query?: Query;
@@ -114,7 +121,6 @@ export interface RouteDefinition<
   textBody?: TextBody;
   /** The largest body; by default that of the guard. */
   bodyBytesMax?: number;
-  replies: Readonly<Record<number, DocumentedReply>>;
   problems?: readonly DocumentedProblem[];
   handle(input: Input<Parsed<Params>, Parsed<Query>, Parsed<Payload>, Caller>): Promise<Reply>;
 }
@@ -136,44 +142,37 @@ export const route = <
 >(
   definition: RouteDefinition<Caller, Params, Query, Payload>,
 ): Route => {
-  const isOfOperators = definition.guard.describe.kind === "scope";
-  const querySchema = definition.query ?? (isOfOperators ? noFields : undefined);
+  const { method, path, operationId, summary, guard, params, body: schema } = definition;
+  const isOfOperators = guard.describe.kind === "scope";
+  const query = definition.query ?? (isOfOperators ? noFields : undefined);
   const isReport =
-    isOfOperators && definition.method === "GET" && definition.replies[200]?.schema !== undefined;
+    isOfOperators && method === "GET" && definition.replies[200]?.schema !== undefined;
   return {
-    method: definition.method,
-    path: definition.path,
-    operationId: definition.operationId,
-    summary: definition.summary,
-    guard: definition.guard.describe,
-    ...(definition.params ? { params: definition.params } : {}),
-    ...(querySchema ? { query: querySchema } : {}),
-    ...(definition.body
-      ? {
-          body: {
-            schema: definition.body,
-            optional: definition.bodyAbsentAs !== undefined,
-            example: definition.bodyExample,
-            ...(definition.textBody ? { textType: definition.textBody.type } : {}),
-          },
-        }
-      : {}),
+    method,
+    path,
+    operationId,
+    summary,
+    guard: guard.describe,
+    params,
+    query,
+    body: schema && {
+      schema,
+      optional: definition.bodyAbsentAs !== undefined,
+      example: definition.bodyExample,
+      textType: definition.textBody?.type,
+    },
     replies: isReport ? { ...definition.replies, 304: unchanged } : definition.replies,
     problems: definition.problems ?? [],
     handle: async (c) => {
       const body = bodyOf(c, definition);
-      const caller = await definition.guard.admit(c, body);
-      const params = definition.params ? parse(definition.params, c.req.param()) : undefined;
-      const query = querySchema ? parse(querySchema, queryOf(c)) : undefined;
-      const payload = definition.body ? parse(definition.body, await body.json()) : undefined;
-      const accept = c.req.header("accept") ?? "";
+      const caller = await guard.admit(c, body);
       const reply = await definition.handle({
-        params,
-        query,
-        body: payload,
+        params: params && parse(params, c.req.param()),
+        query: query && parse(query, queryOf(c)),
+        body: schema && parse(schema, await body.json()),
         caller,
         origin: c.get("origin"),
-        accept,
+        accept: c.req.header("accept") ?? "",
         ifMatch: c.req.header("if-match") ?? "",
         // Read on demand: the adapter creates a controller for it.
         get signal() {

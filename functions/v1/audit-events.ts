@@ -1,17 +1,18 @@
 import * as v from "valibot";
 import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
+import type { RequestedExport } from "#functions/domain/audit/audited-export.ts";
 import {
-  type AuditExport,
   type AuditQuery,
   browseAuditEvents,
   exportAuditEvents,
   type NamedAuditEvent,
 } from "#functions/domain/audit/browse.ts";
 import { auditChainStatus } from "#functions/domain/audit/chain.ts";
-import { type CsvColumns, csvReply, csvTexts, csvType } from "#functions/http/csv.ts";
-import { createDownloads, downloadName } from "#functions/http/download.ts";
+import { type CsvColumns, csvRoute } from "#functions/http/csv.ts";
+import { downloadRoute, jsonLines } from "#functions/http/download.ts";
 import { resource, scope } from "#functions/http/resource.ts";
-import { type Route, route, viewOf } from "#functions/http/route.ts";
+import { viewOf } from "#functions/http/route.ts";
+import type { ValuesOf } from "#kit/env.ts";
 import {
   AuditChainView,
   AuditEventPage,
@@ -21,7 +22,13 @@ import {
   type RecordNames,
 } from "#proto/audit-event.ts";
 import { filterSecondsMax } from "#proto/fleet-health/vocabulary.ts";
-import { DateFromTimestamp, Identifier, QueryInteger, Repeatable } from "#proto/values.ts";
+import {
+  DateFromTimestamp,
+  Identifier,
+  inCamelCase,
+  QueryInteger,
+  Repeatable,
+} from "#proto/values.ts";
 
 /** The routes that read the audit log and the head of its hash chain. */
 export const auditReports = (core: ReadCore) =>
@@ -92,65 +99,45 @@ const linesOf = async function* (batches: AsyncIterable<readonly NamedAuditEvent
   }
 };
 
-const exportRoute = (
+type AuditRequest = Parameters<typeof exportAuditEvents>[1];
+
+const openExport = (
   core: ConfiguredCore,
-  {
-    format,
-    operationId,
-    summary,
-  }: { format: AuditExport["format"]; operationId: string; summary: string },
-): Route => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
-    path: `/v1/audit-events/export.${format}`,
-    operationId,
-    summary,
-    guard: scope(core, "audit"),
-    query: v.strictObject(auditFilterFields),
-    problems: ["too_many_exports"],
-    replies: {
-      200:
-        format === "csv"
-          ? csvReply
-          : {
-              description: "One event per line, as the list returns it, with its names",
-              type: "text/x-ndjson",
-            },
-    },
-    handle: ({ query: asked, caller, origin }) =>
-      download(caller.userId, async () => {
-        const batches = await exportAuditEvents(core, {
-          query: auditQueryOf(asked, core.clock.now()),
-          format,
-          caller,
-          origin,
-          asked,
-        });
-        return {
-          // Text, as CSV is: the generated client returns text/* as a string, and would parse application/jsonl as one value.
-          type: format === "csv" ? csvType : "text/x-ndjson; charset=utf-8",
-          fileName: downloadName("audit", asked, new Date(core.clock.now()), format),
-          texts: format === "csv" ? csvTexts(columns, batches) : linesOf(batches),
-        };
-      }),
-  });
-};
+  format: AuditRequest["format"],
+  query: AuditFilterQuery,
+  audit: RequestedExport,
+) => exportAuditEvents(core, { query: auditQueryOf(query, core.clock.now()), format, ...audit });
 
 /** `GET /v1/audit-events/export.csv`: streams every event of a filter, newest first; audited. */
 export const auditCsvRoute = (core: ConfiguredCore) =>
-  exportRoute(core, {
-    format: "csv",
+  csvRoute(core, {
+    path: "/v1/audit-events/export.csv",
     operationId: "exportAuditEvents",
     summary: "All audit events under the list's filters as CSV, newest first",
+    query: v.strictObject(auditFilterFields),
+    open: async ({ query }, audit) => ({
+      name: "audit",
+      columns,
+      batches: await openExport(core, "csv", query, audit),
+    }),
   });
 
 /** `GET /v1/audit-events/export.jsonl`: the same events as JSON lines, with the hashes of the chain. */
 export const auditLinesRoute = (core: ConfiguredCore) =>
-  exportRoute(core, {
-    format: "jsonl",
+  downloadRoute(core, {
+    path: "/v1/audit-events/export.jsonl",
     operationId: "exportAuditEventLines",
     summary: "All audit events under the list's filters as JSON lines, newest first",
+    guard: scope(core, "audit"),
+    query: v.strictObject(auditFilterFields),
+    file: {
+      ...jsonLines,
+      description: "One event per line, as the list returns it, with its names",
+    },
+    open: async ({ query }, audit) => ({
+      name: "audit",
+      texts: linesOf(await openExport(core, "jsonl", query, audit)),
+    }),
   });
 
 const chainView = viewOf(AuditChainView);
@@ -195,27 +182,22 @@ const auditFilterFields = {
 };
 
 /** Parsed query fields. */
-type AuditFilterQuery = v.InferOutput<v.ObjectSchema<typeof auditFilterFields, undefined>>;
+type AuditFilterQuery = ValuesOf<typeof auditFilterFields>;
 
 /** Returns the filter of parsed query fields at `now`. */
 const auditQueryOf = (query: AuditFilterQuery, now: number): AuditQuery => {
-  const { within_seconds: within, older_than_seconds: olderThan } = query;
+  const { action, notAction, withinSeconds, olderThanSeconds, since, until, q, ...filter } =
+    inCamelCase(query);
   const ago = (seconds: number | undefined) =>
     seconds === undefined ? [] : [now - seconds * 1000];
-  const starts = [...(query.since ? [query.since.getTime()] : []), ...ago(within)];
-  const ends = [...(query.until ? [query.until.getTime()] : []), ...ago(olderThan)];
-  const since = starts.length > 0 ? new Date(Math.max(...starts)) : undefined;
-  const until = ends.length > 0 ? new Date(Math.min(...ends)) : undefined;
+  const starts = [...(since ? [since.getTime()] : []), ...ago(withinSeconds)];
+  const ends = [...(until ? [until.getTime()] : []), ...ago(olderThanSeconds)];
   return {
-    actions: query.action && [...new Set(query.action)],
-    notActions: query.not_action && [...new Set(query.not_action)],
-    actor: query.actor,
-    notActor: query.not_actor,
-    target: query.target,
-    outcome: query.outcome,
-    reason: query.reason,
-    since,
-    until,
-    text: query.q,
+    ...filter,
+    actions: action && [...new Set(action)],
+    notActions: notAction && [...new Set(notAction)],
+    since: starts.length > 0 ? new Date(Math.max(...starts)) : undefined,
+    until: ends.length > 0 ? new Date(Math.min(...ends)) : undefined,
+    text: q,
   };
 };

@@ -82,7 +82,7 @@ export const desiredConfigRoutes = (core: ConfiguredCore) =>
         returns: ["The assignment", AssignmentView],
         problems: ["no_last_known_good", "last_known_good_not_stored", "conflict"],
         handle: async ({ params, body, ...by }) => {
-          const change = { identityId: params.id, reasonCode: body.reason_code ?? null };
+          const change = { identityId: params.id, ...body };
           return assignmentView(await rollBackConfig(core, by, change));
         },
       },

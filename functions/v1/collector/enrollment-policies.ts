@@ -77,7 +77,7 @@ export const enrollmentPolicyRoutes = (core: ConfiguredCore) =>
         ...reasonBody("rollout_done"),
         returns: ["The frozen policy", PolicyView],
         handle: async ({ params, body, ...by }) => {
-          const change = { policyId: params.id, reasonCode: body.reason_code ?? null };
+          const change = { policyId: params.id, ...body };
           return policyView(await freezePolicy(core, by, change));
         },
       },
@@ -119,7 +119,7 @@ export const tokenRoutes = (core: ConfiguredCore) =>
       ...reasonBody("leaked"),
       returns: ["The revoked token", TokenView],
       handle: async ({ params, body, ...by }) => {
-        const change = { tokenId: params.id, reasonCode: body.reason_code ?? null };
+        const change = { tokenId: params.id, ...body };
         return tokenView(await revokeToken(core, by, change), core.clock.now());
       },
     }),

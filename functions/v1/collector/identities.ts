@@ -85,7 +85,7 @@ export const identityRoutes = (core: ConfiguredCore) =>
         ...reasonBody("host_compromised"),
         returns: ["The revoked identity", RevokedIdentityView],
         handle: async ({ params, body, ...by }) => {
-          const change = { identityId: params.id, reasonCode: body.reason_code ?? null };
+          const change = { identityId: params.id, ...body };
           const { identity, ...revoked } = await revokeIdentity(core, by, change);
           const revokedAt = identity.revokedAt as Date;
           return revokedView({ ...identity, ...revoked, status: "revoked", revokedAt });
@@ -110,7 +110,7 @@ export const certificateRoutes = (core: ConfiguredCore) =>
         ...reasonBody("key_exposed"),
         returns: ["The revoked certificate", RevokedCertificateView],
         handle: async ({ params, body, ...by }) => {
-          const change = { certificateId: params.id, reasonCode: body.reason_code ?? null };
+          const change = { certificateId: params.id, ...body };
           const { certificate, ...others } = await revokeCertificate(core, by, change);
           const revokedAt = certificate.revokedAt as Date;
           return revokedCertificateView({

@@ -38,8 +38,7 @@ export const inventoryReports = (core: ReadCore) => {
         handle: async ({ query }) => {
           const { status, limit } = query;
           const list = `inventory ${status ?? ""}`;
-          const [after = null] =
-            query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
+          const [after = null] = await cursors.open(list, query.cursor);
           const statuses = status === undefined ? inventoryStatuses : [status];
           const now = core.clock.now();
           const { inventory, counts, page } = await compareWithFleet(core, statuses, {
@@ -52,7 +51,7 @@ export const inventoryReports = (core: ReadCore) => {
             updated_at: inventory?.updatedAt.toISOString() ?? null,
             counts,
             items: page.rows,
-            next_cursor: page.next && (await cursors.seal(list, [page.next])),
+            next_cursor: await cursors.seal(list, page.next === null ? null : [page.next]),
           };
         },
       },

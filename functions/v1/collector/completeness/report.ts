@@ -37,8 +37,7 @@ export const completenessReports = (
         handle: async ({ query }) => {
           const now = core.clock.now();
           const list = "completeness";
-          const [from, to, hours, host] =
-            query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
+          const [from, to, hours, host] = await cursors.open(list, query.cursor);
           // Further pages have the hours of the first page.
           const range =
             from === undefined
@@ -66,14 +65,10 @@ export const completenessReports = (
               hosts: Object.fromEntries([...byState].filter(([, count]) => count > 0)),
             })),
             items: hosts.map((host) => stripView(host, filter.states)),
-            next_cursor:
-              next &&
-              (await cursors.seal(list, [
-                String(range.fromMs),
-                String(range.toMs),
-                String(next.hours),
-                next.host,
-              ])),
+            next_cursor: await cursors.seal(
+              list,
+              next && [...[range.fromMs, range.toMs, next.hours].map(String), next.host],
+            ),
           };
         },
       },

@@ -1,9 +1,8 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { readStatement } from "#functions/domain/completeness/export-statement.ts";
-import { createDownloads, downloadName } from "#functions/http/download.ts";
+import { downloadRoute } from "#functions/http/download.ts";
 import { scope } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
 import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import { Identifier, QueryFlag, QueryInteger } from "#proto/values.ts";
@@ -11,10 +10,8 @@ import { Identifier, QueryFlag, QueryInteger } from "#proto/values.ts";
 /** `GET /v1/collector/completeness/statements/{hour}`: the signed statement of an hour, for `svc-server verify-completeness`; audited. */
 export const readStatementRoute = (
   core: Pick<Core, "config" | "db" | "reports" | "clock" | "entropy" | "codec">,
-) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+) =>
+  downloadRoute(core, {
     path: "/v1/collector/completeness/statements/:hour",
     operationId: "readStatement",
     summary: "The signed statement of the hour that contains a time, with the proofs of its lines",
@@ -27,29 +24,17 @@ export const readStatementRoute = (
       /** The size of the log that a witness kept. */
       since: v.optional(QueryInteger(0, Number.MAX_SAFE_INTEGER)),
     }),
-    replies: {
-      200: {
-        description: "The file that docs/completeness-proof.md describes",
-        type: "text/plain",
-      },
+    file: {
+      type: "text/plain; charset=utf-8",
+      extension: "txt",
+      description: "The file that docs/completeness-proof.md describes",
     },
-    problems: ["not_found", "too_many_exports"],
-    handle: ({ params, query, caller, origin }) =>
-      download(caller.userId, async () => {
-        const { host, accounts, since } = query;
-        const at = params.hour(core.clock.now());
-        const hour = new Date(at - (at % hourLengthMs));
-        const request = {
-          hour,
-          host,
-          since,
-          withAccounts: accounts || host !== undefined,
-        };
-        return {
-          type: "text/plain; charset=utf-8",
-          fileName: downloadName("statement", { host }, hour, "txt"),
-          texts: await readStatement(core, request, { caller, origin }),
-        };
-      }),
+    problems: ["not_found"],
+    open: async ({ params, query: { host, accounts, since } }, by) => {
+      const at = params.hour(core.clock.now());
+      const hour = new Date(at - (at % hourLengthMs));
+      const withAccounts = accounts || host !== undefined;
+      const texts = await readStatement(core, { hour, host, since, withAccounts }, by);
+      return { name: "statement", asked: { host }, at: hour, texts };
+    },
   });
-};

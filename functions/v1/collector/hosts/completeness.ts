@@ -68,11 +68,7 @@ export const hostQueues = (core: ConfiguredCore) =>
         returns: ["The queues of the host", HostQueues],
         problems: ["conflict"],
         handle: async ({ params, body, ...by }) => {
-          const change = {
-            identityId: params.id,
-            queueId: params.queue,
-            reasonCode: body.reason_code ?? null,
-          };
+          const change = { identityId: params.id, queueId: params.queue, ...body };
           return { items: (await closeHostQueue(core, by, change)).map(queueView) };
         },
       },
@@ -86,29 +82,24 @@ const hourView = (
   from: rfc3339(hourMs),
   state,
   shortages: shortageViews(note),
-  figures: sums && {
-    accepted: sums.accepted,
-    stored: sums.stored,
-    rejected: sums.rejected,
-    discarded: sums.discarded,
-    lost: sums.lost,
-    missing: sums.missing,
-    expired: sums.expired,
-    damaged: sums.damaged,
-    file_gap_bytes: sums.fileGapBytes,
-    refused: { ...sums.refused },
-    ran_seconds: Math.round(sums.ranMs / 1000),
-    clock_ahead_seconds: Math.max(0, Math.round(sums.clockAheadMs / 1000)),
-    delivered: exports.flatMap((each) => {
-      const delivered = hasDelivered(sums, each);
-      if (delivered === undefined) return [];
-      const { records = 0, items = 0 } =
-        sums.exportRejections.find(({ name }) => name === each.name) ?? {};
-      return [{ export: each.name, delivered, rejected: records, rejected_items: items }];
+  figures:
+    sums &&
+    figuresView({
+      ...sums,
+      ranSeconds: Math.round(sums.ranMs / 1000),
+      clockAheadSeconds: Math.max(0, Math.round(sums.clockAheadMs / 1000)),
+      delivered: exports.flatMap((each) => {
+        const delivered = hasDelivered(sums, each);
+        if (delivered === undefined) return [];
+        const { records: rejected = 0, items: rejectedItems = 0 } =
+          sums.exportRejections.find(({ name }) => name === each.name) ?? {};
+        return [{ export: each.name, delivered, rejected, rejectedItems }];
+      }),
     }),
-  },
   accounts: accounts.map(accountView),
 });
+
+const figuresView = viewOf(HostCompleteness.entries.hours.item.entries.figures.wrapped);
 
 const accountView = (account: HourAccount): HostHourView["accounts"][number] => ({
   queue_id: account.queueId.toHex(),

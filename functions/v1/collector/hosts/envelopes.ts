@@ -1,9 +1,8 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { type ReadTelemetry, readHostTelemetry } from "#functions/domain/telemetry/read-host.ts";
-import { createDownloads, downloadName } from "#functions/http/download.ts";
+import { downloadRoute, jsonLines } from "#functions/http/download.ts";
 import { IdParams, lastingScope } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
 import type { DamagedBlockLine, EnvelopeLine } from "#proto/telemetry/line.ts";
 import { isoTime } from "#proto/telemetry/record-texts.ts";
@@ -36,57 +35,44 @@ const EnvelopesQuery = v.pipe(
  */
 export const readEnvelopesRoute = (
   core: Pick<Core, "config" | "db" | "clock" | "entropy" | "codec">,
-) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+) =>
+  downloadRoute(core, {
     path: "/v1/collector/hosts/:id/envelopes",
     operationId: "readHostEnvelopes",
     summary: "The stored telemetry of a host, oldest first: of a range of receipt, or the newest",
     guard: lastingScope(core, "audit"),
     params: IdParams,
     query: EnvelopesQuery,
-    problems: ["not_found", "too_many_exports"],
-    replies: {
-      200: {
-        description:
-          "A line of JSON for each envelope, with its text and its payload; one with `damaged_block` for a block that cannot be read. An empty line each 10 s without others. With `follow` it ends when the caller loses the scope, or with their session or token.",
-        type: "text/x-ndjson",
-      },
+    problems: ["not_found"],
+    file: {
+      ...jsonLines,
+      description:
+        "A line of JSON for each envelope, with its text and its payload; one with `damaged_block` for a block that cannot be read. An empty line each 10 s without others. With `follow` it ends when the caller loses the scope, or with their session or token.",
     },
-    handle: async ({ params, query, caller: { operator, isAdmitted }, origin }) => {
-      const reply = await download(operator.userId, async () => {
-        const now = core.clock.now();
-        const { from, to, ...asked } = query;
-        const dateOf = (time: typeof from) => (time ? new Date(time(now)) : null);
-        const read = {
-          from: dateOf(from),
-          to: dateOf(to),
-          kind: query.kind ?? null,
-          grep: query.grep ?? "",
-          follow: query.follow === "true",
-          limit: query.limit ?? (from ? null : newestByDefault),
-        };
-        const audit = { caller: operator, origin, asked };
-        const { host, batches } = await readHostTelemetry(core, params.id, read, audit);
-        return {
-          type: "text/x-ndjson; charset=utf-8",
-          fileName: downloadName(
-            `telemetry-${host.slice(host.lastIndexOf("/") + 1)}`,
-            {},
-            new Date(now),
-            "jsonl",
-          ),
-          texts: linesOf(
-            read.follow ? whileAdmitted(batches, core.clock, isAdmitted) : batches,
-            core.clock,
-          ),
-        };
-      });
-      return { ...reply, headers: { ...reply.headers, ...unbuffered } };
+    // Proxies such as nginx would buffer the response.
+    headers: { "X-Accel-Buffering": "no" },
+    open: async ({ params, query, caller: { isAdmitted } }, audit) => {
+      const now = core.clock.now();
+      const { from, to, ...asked } = query;
+      const dateOf = (time: typeof from) => (time ? new Date(time(now)) : null);
+      const read = {
+        from: dateOf(from),
+        to: dateOf(to),
+        kind: query.kind ?? null,
+        grep: query.grep ?? "",
+        follow: query.follow === "true",
+        limit: query.limit ?? (from ? null : newestByDefault),
+      };
+      const { host, batches } = await readHostTelemetry(core, params.id, read, { ...audit, asked });
+      const admitted = read.follow ? whileAdmitted(batches, core.clock, isAdmitted) : batches;
+      return {
+        name: `telemetry-${host.slice(host.lastIndexOf("/") + 1)}`,
+        asked: {},
+        at: new Date(now),
+        texts: linesOf(admitted, core.clock),
+      };
     },
   });
-};
 
 const admittedMs = 10_000;
 
@@ -105,9 +91,6 @@ const whileAdmitted = async function* (
     yield batch;
   }
 };
-
-/** Proxies such as nginx would buffer the response. */
-const unbuffered = { "X-Accel-Buffering": "no" };
 
 const silenceMs = 10_000;
 
