@@ -118,10 +118,9 @@ const run = async (work: string): Promise<void> =>
     };
   });
 
-const work =
-  values.work === undefined ? await mkdtemp(join(tmpdir(), "images-")) : resolve(values.work);
 const skipped = whySkipped(values.compose);
-if (skipped === null) await run(work);
+if (skipped === null)
+  await run(values.work ? resolve(values.work) : await mkdtemp(join(tmpdir(), "images-")));
 else {
   process.stdout.write(`SKIPPED: ${skipped}\n`);
   process.stdout.write(`${JSON.stringify({ ok: !values["require-real"], skipped })}\n`);
