@@ -1,9 +1,9 @@
 import { Hono } from "hono";
 import { TrieRouter } from "hono/router/trie-router";
 import { rfc3339 } from "#kit/clock.ts";
-import { pooledEntropy, uuidv7 } from "#kit/entropy.ts";
+import { pooledEntropy } from "#kit/entropy.ts";
 import { createRequestBodies } from "#kit/request-bodies.ts";
-import { isRequestId } from "#kit/request-id.ts";
+import { requestIdOf } from "#kit/request-id.ts";
 import { requestPath } from "#kit/request-path.ts";
 import { createTokenBuckets } from "#kit/token-buckets.ts";
 import { isRecordedBySender } from "#kit/tracing/tracer.ts";
@@ -51,8 +51,7 @@ export const createApp = (
       : undefined;
 
   app.use(async (c, next) => {
-    const received = c.req.header("x-request-id");
-    const requestId = isRequestId(received) ? received : uuidv7({ clock, entropy });
+    const requestId = requestIdOf(c.req.header("x-request-id"), { clock, entropy });
     const peer = peerOf(c);
     c.set("peer", peer);
     c.set("bodies", bodies);

@@ -1,5 +1,5 @@
 import { ConfigError } from "#kit/env.ts";
-import { runEvery } from "#kit/run-every.ts";
+import { type Job, runJobs } from "#kit/run-every.ts";
 import type { CreatedChatSql } from "./chat-sql/create-chat-sql.ts";
 import type { ChatConfig } from "./config/chat-config.ts";
 import type { Core } from "./core.ts";
@@ -9,12 +9,13 @@ import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { keepReceiptKey } from "./domain/chat/receipts.ts";
 import { readFleetRules } from "./domain/fleet/rules.ts";
 import { fleetThresholds } from "./domain/fleet/thresholds.ts";
-import { runChatRoleJob } from "./jobs/run-chat-role-job.ts";
+import { createRoleAdmitter } from "./jobs/admit-chat-roles.ts";
 import { readKeyFile, withConfigError } from "./node/config-files.ts";
 import { withDatabaseFaults } from "./node/database/prepare-database.ts";
 
 /** The interval of the search for turns whose core was killed. */
 const turnsIntervalMs = 3_000;
+const rolesIntervalMs = 10_000;
 
 /** Loads the key that signs receipts, or generates one if none is configured. Throws `ConfigError` for an unusable key. */
 export const loadReceiptSigner = ({
@@ -28,48 +29,31 @@ export const loadReceiptSigner = ({
 
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
 
+interface ChatNeeds {
+  config: ChatConfig;
+  signer: ReceiptSigner;
+  jobsDatabase: Pick<Core, "db">;
+  /** Returns the URL of the server in use. */
+  locate(): Promise<string>;
+  stopping: AbortSignal;
+}
+
 /**
  * Creates the chat agent: loads the language model and the SQL tools, and starts its jobs. Throws `ConfigError` for a key id that belongs
  * to another key. If the SQL tools fail, starts without them and warns.
  */
-export const startChat = async (
-  core: Needs,
-  {
-    config,
-    signer,
-    jobsDatabase,
-    locate,
-    stopping,
-  }: {
-    config: ChatConfig;
-    signer: ReceiptSigner;
-    jobsDatabase: Pick<Core, "db">;
-    locate(): Promise<string>;
-    stopping: AbortSignal;
-  },
-) => {
-  await checkReceiptKey(core, config, signer);
+export const startChat = async (core: Needs, needs: ChatNeeds) => {
+  const { config, signer, jobsDatabase, stopping } = needs;
+  await checkReceiptKey(core, needs);
   const { createInference } = await import("./inference/create-inference.ts");
   const inference = await createInference(config.inference, core);
-  const {
-    sql,
-    offReason: sqlOffReason,
-    admitRoles,
-  } = await createTools(core, { config, jobsDatabase, locate });
+  const { sql, offReason: sqlOffReason, admitRoles } = await createTools(core, needs);
   const chat: Chat = { inference, sql, sqlOffReason, signer, stopping };
-  const running = Promise.all([
-    runEvery(
-      {
-        name: "chat turns",
-        intervalMs: turnsIntervalMs,
-        clock: core.clock,
-        signal: stopping,
-        log: core.log,
-      },
-      () => closeExpiredTurns({ ...core, ...jobsDatabase }, chat),
-    ),
-    admitRoles && runChatRoleJob(core, admitRoles, stopping),
-  ]);
+  const jobs: Job[] = [
+    ["chat turns", turnsIntervalMs, () => closeExpiredTurns({ ...core, ...jobsDatabase }, chat)],
+  ];
+  if (admitRoles) jobs.push(["chat roles", rolesIntervalMs, createRoleAdmitter(core, admitRoles)]);
+  const running = runJobs({ clock: core.clock, signal: stopping, log: core.log }, jobs);
   return {
     chat,
     /** Ends its jobs and closes its connections, after `stopping` has aborted. */
@@ -82,8 +66,7 @@ export const startChat = async (
 
 const checkReceiptKey = async (
   { db, clock, log }: Needs,
-  { receiptKey }: ChatConfig,
-  signer: ReceiptSigner,
+  { config: { receiptKey }, signer }: ChatNeeds,
 ) => {
   if (!(await keepReceiptKey(db, { signer, clock })))
     throw new ConfigError([
@@ -101,11 +84,7 @@ const checkReceiptKey = async (
 
 const createTools = async (
   core: Needs,
-  {
-    config,
-    jobsDatabase,
-    locate,
-  }: { config: ChatConfig; jobsDatabase: Pick<Core, "db">; locate(): Promise<string> },
+  { config, jobsDatabase, locate }: ChatNeeds,
 ): Promise<Pick<CreatedChatSql, "sql" | "offReason"> & Partial<CreatedChatSql>> => {
   if (!config.sqlToolEnabled) return { sql: null, offReason: "SVC_CHAT_SQL_TOOL_ENABLED is false" };
   const { createChatSql } = await import("./chat-sql/create-chat-sql.ts");

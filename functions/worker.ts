@@ -2,11 +2,11 @@ import { LRUCache } from "lru-cache";
 import { type Clock, systemClock } from "#kit/clock.ts";
 import { compressAnswer } from "#kit/compress-answer.ts";
 import { describeError } from "#kit/describe-error.ts";
-import { type Entropy, systemEntropy, uuidv7 } from "#kit/entropy.ts";
+import { type Entropy, systemEntropy } from "#kit/entropy.ts";
 import type { Environment } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
 import { oneLine } from "#kit/log.ts";
-import { isRequestId } from "#kit/request-id.ts";
+import { requestIdOf } from "#kit/request-id.ts";
 import { createApp } from "./app.ts";
 import { assembleCore } from "./assemble-core.ts";
 import type { ChatConfig } from "./config/chat-config.ts";
@@ -223,8 +223,8 @@ const unavailable = (request: Request, entropy: Entropy, error: unknown): Respon
   console.error(
     JSON.stringify({ level: "error", msg: "the worker cannot serve", err: describeError(error) }),
   );
-  const received = request.headers.get("x-request-id") ?? undefined;
-  const requestId = isRequestId(received) ? received : uuidv7({ clock: systemClock, entropy });
+  const needs = { clock: systemClock, entropy };
+  const requestId = requestIdOf(request.headers.get("x-request-id") ?? undefined, needs);
   const { status, body, headers } = problemResponse(new Problem("internal"), requestId);
   return new Response(body, { status, headers: { ...headers, "X-Request-Id": requestId } });
 };

@@ -1,4 +1,4 @@
-import { hourMs } from "#kit/clock.ts";
+import { hourMs, minuteMs } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { Job } from "#kit/run-every.ts";
 import { formatNoteKey } from "#proto/completeness/signed-note.ts";
@@ -26,8 +26,6 @@ import {
 import { recordClock } from "../store/retention/retention-clock.ts";
 import { findOpenRollouts } from "../store/rollout/rollouts.ts";
 import { correctMessages, correctSilences } from "../store/watch/watches.ts";
-
-const minuteMs = 60_000;
 
 /** Returns the jobs of every core. Several cores may run each job: locks of the database admit one to a step. */
 export const coreJobsOf = (core: Core, { send }: { send: SendRequest }): Job[] => {

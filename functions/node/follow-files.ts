@@ -28,38 +28,19 @@ import {
 } from "./reload-files.ts";
 import { createSignerCommand } from "./run-signer-command.ts";
 
-/** A signer and a reader of client certificates, reloaded when the CA files change. */
-interface FollowedSigner {
-  signer: Signer;
-  clientCertificates: ClientCertificateReader;
-  files: ReloadedFiles;
-  authorities(): readonly Authority[];
-}
-
-/** The parts of core that are loaded from files and reloaded when they change. */
-export interface FollowedFiles {
-  signing: FollowedSigner | null;
-  tls: Reloaded<TlsMaterial> | null;
-  /** The receivers of watches; null unless they are in a file. */
-  watches: Reloaded<WatchConfig> | null;
-  /** Returns core's own certificates that are in use. */
-  certificates(): OwnCertificate[];
-  /** Reloads the files that have changed; see `ReloadedFiles`. */
-  check(): Promise<void>;
-}
-
 /** The parts of core that following uses. */
 type FollowNeeds = SignerNeeds & { log: ReloadOptions<unknown>["log"] };
 
+type FollowedSigner = Awaited<ReturnType<typeof followSigner>>;
+
 /**
  * Loads the enrollment CA, the TLS files of the ingest listener and the receivers of watches, where configured. Throws `ConfigError` with the
- * variables at fault.
- * At the start and at every change, a signing CA that the ingest listener would not trust is invalid.
+ * variables at fault. At the start and at every change, a signing CA that the ingest listener would not trust is invalid.
  */
 export const followFiles = async (
   { signer, ingest, watchesFile }: Pick<CoreConfig, "signer" | "ingest" | "watchesFile">,
   needs: FollowNeeds,
-): Promise<FollowedFiles> => {
+) => {
   let signing = null as FollowedSigner | null;
   const { tls, watches } = await loadTogether({
     signing: async () => {
@@ -71,11 +52,14 @@ export const followFiles = async (
   return {
     signing,
     tls,
+    /** The receivers of watches; null unless they are in a file. */
     watches,
-    certificates: () => [
-      ...(signing ? [{ name: "enrollment_ca" as const, notAfter: signing.signer.notAfter() }] : []),
-      ...(tls ? [{ name: "ingest_server" as const, notAfter: tls.current().certNotAfter }] : []),
+    /** Returns core's own certificates that are in use. */
+    certificates: (): OwnCertificate[] => [
+      ...(signing ? [{ name: "enrollment_ca", notAfter: signing.signer.notAfter() } as const] : []),
+      ...(tls ? [{ name: "ingest_server", notAfter: tls.current().certNotAfter } as const] : []),
     ],
+    /** Reloads the files that have changed; see `ReloadedFiles`. */
     // In sequence: if a CA is replaced in both files at once, each load must read the other's new file.
     check: async () => {
       await signing?.files.check();
@@ -90,7 +74,7 @@ const filesIntervalMs = 5000;
 /** Reloads changed files within seconds, and at once on SIGHUP, until the signal aborts. */
 export const reloadChangedFiles = async (
   { clock, log }: { clock: Clock; log: Log },
-  { check }: Pick<FollowedFiles, "check">,
+  { check }: Pick<ReloadedFiles, "check">,
   signal: AbortSignal,
 ): Promise<void> => {
   const checkNow = () => void check();
@@ -105,6 +89,7 @@ export const reloadChangedFiles = async (
   process.off("SIGHUP", checkNow);
 };
 
+/** Loads the signer and the reader of client certificates, reloaded when the CA files change. */
 const followSigner = async (
   config: SignerConfig,
   ingest: IngestConfig | null,
@@ -133,10 +118,12 @@ const followSigner = async (
       sign: (request) => current().signer.sign(request),
       faultAt: (now) => current().signer.faultAt(now),
       notAfter: () => current().signer.notAfter(),
-    },
-    clientCertificates: { read: (der) => current().reader.read(der) },
+    } satisfies Signer,
+    clientCertificates: {
+      read: (der) => current().reader.read(der),
+    } satisfies ClientCertificateReader,
     authorities: () => current().authorities,
-  } satisfies FollowedSigner;
+  };
 };
 
 const followTls = (
@@ -187,14 +174,7 @@ const checkIngestTrust = async (
   ]);
 };
 
-/** Files of a listener with mutual TLS. */
-interface TlsFiles {
-  serverCertFile: string;
-  serverKeyFile: string;
-  clientCaFile: string;
-}
-
-/** The contents of those files. */
+/** The contents of the files of a listener with mutual TLS. */
 export interface TlsMaterial {
   cert: Buffer;
   /** When the first of its chain expires, milliseconds since the epoch: clients reject the listener from then on. */
@@ -211,7 +191,10 @@ export const readTlsFiles = async ({
   serverCertFile,
   serverKeyFile,
   clientCaFile,
-}: TlsFiles): Promise<TlsMaterial> => {
+}: Pick<
+  IngestConfig,
+  "serverCertFile" | "serverKeyFile" | "clientCaFile"
+>): Promise<TlsMaterial> => {
   const { pem: cert, notAfter } = await withConfigError("SVC_INGEST_SERVER_CERT_FILE", () =>
     readCertificates(serverCertFile),
   );
@@ -271,15 +254,18 @@ export const signerLoader = async (
     withConfigError("SVC_ENROLLMENT_CA_CERT_FILE", () =>
       readAuthorities(readTrustedFile(config.caCertFile).toString("utf8")),
     );
-  if (config.kind === "local-ca") {
-    const files = { certificateFile: config.caCertFile, keyFile: config.caKeyFile };
+  if (config.kind === "local-ca")
     return async () => {
-      await readBundle();
-      return withConfigError("SVC_ENROLLMENT_CA_KEY_FILE", () =>
-        loadLocalCa({ ...files, cryptography }),
+      const authorities = await readBundle();
+      const signer = await withConfigError("SVC_ENROLLMENT_CA_KEY_FILE", () =>
+        createLocalCa({
+          authorities,
+          key: createNodeSigningKey(readKeyFile(config.caKeyFile)),
+          cryptography,
+        }),
       );
+      return { signer, authorities };
     };
-  }
   const command = await withConfigError("SVC_ENROLLMENT_SIGNER_COMMAND", () =>
     createSignerCommand({ command: config.command, path, log }),
   );
@@ -289,22 +275,5 @@ export const signerLoader = async (
       signer: createExternalCommand({ command, authorities, cryptography, clock }),
       authorities,
     };
-  };
-};
-
-/**
- * Loads the local CA of a certificate file and a key file. Throws an error for the operator, which quotes no file, if one cannot be
- * read, if the key is open to others or does not match, or if a certificate may not sign certificates.
- */
-export const loadLocalCa = async (options: {
-  certificateFile: string;
-  keyFile: string;
-  cryptography: Cryptography;
-}): Promise<LoadedSigner> => {
-  const authorities = readAuthorities(readTrustedFile(options.certificateFile).toString("utf8"));
-  const key = createNodeSigningKey(readKeyFile(options.keyFile));
-  return {
-    signer: await createLocalCa({ authorities, key, cryptography: options.cryptography }),
-    authorities,
   };
 };

@@ -1,9 +1,10 @@
 import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, expect, it } from "vitest";
+import { systemClock } from "#kit/clock.ts";
 import { createTestCa, createTestKey, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { loadLocalCa } from "./follow-files.ts";
+import { signerLoader } from "./follow-files.ts";
 import { createNodeCryptography } from "./node-cryptography.ts";
 
 const dir = newFolder();
@@ -12,13 +13,17 @@ beforeAll(async () => {
   ca = await createTestCa();
 });
 
-const load = (certificate: string, key: string, mode = 0o600) => {
-  const certificateFile = join(dir, "ca.pem");
-  const keyFile = join(dir, "ca.key");
-  writeFileSync(certificateFile, certificate);
-  writeFileSync(keyFile, key);
-  chmodSync(keyFile, mode);
-  return loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
+const load = async (certificate: string, key: string, mode = 0o600) => {
+  const config = {
+    kind: "local-ca",
+    caCertFile: join(dir, "ca.pem"),
+    caKeyFile: join(dir, "ca.key"),
+  } as const;
+  writeFileSync(config.caCertFile, certificate);
+  writeFileSync(config.caKeyFile, key);
+  chmodSync(config.caKeyFile, mode);
+  const needs = { cryptography: createNodeCryptography(), clock: systemClock, log: console };
+  return (await signerLoader(config, { ...needs, path: "" }))();
 };
 
 it("loads a CA and its key, also with other authorities in the file", async () => {
@@ -39,6 +44,10 @@ it("C2: rejects a mismatch, a weak or foreign key and text that is no key, and q
   await expect(load(ca.pem, (await createTestKey("p521")).pem)).rejects.toThrow(
     "must be ECDSA P-256 or P-384",
   );
-  await expect(load(ca.pem, "hunter2")).rejects.toThrow(/^not an unencrypted private key in PEM$/);
-  await expect(load("hunter2", ca.key.pem)).rejects.toThrow(/^the CA file holds no certificate$/);
+  await expect(load(ca.pem, "hunter2")).rejects.toThrow(
+    /_KEY_FILE: not an unencrypted private key in PEM$/,
+  );
+  await expect(load("hunter2", ca.key.pem)).rejects.toThrow(
+    /_CERT_FILE: the CA file holds no certificate$/,
+  );
 });

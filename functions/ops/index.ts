@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { sha256 } from "#kit/bytes.ts";
+import { equalBytes, sha256 } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import type { Log } from "#kit/log.ts";
@@ -44,43 +44,43 @@ const withoutDetail = ({ status, checks }: ReadinessReport): ReadinessReport => 
 });
 
 /** Returns the ops routes (docs/operate.md): `/healthz`, `/readyz`, `/readyz/ingest`, `/readyz/licensing`, `/metrics`. */
-export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonly Route[] => [
-  route({
-    method: "GET",
-    path: "/healthz",
-    operationId: "health",
-    summary: "The process is up, whatever the state of its dependencies",
-    guard: anyone,
-    replies: { 200: { description: "Up", schema: ReadinessView } },
-    handle: async () => ({ status: 200, body: { status: "ready", checks: [] } }),
-  }),
-  readinessRoute(
-    config.ops,
-    singleFlight(() => runChecks(checks.core, tools)),
-  ),
-  route({
-    method: "GET",
-    path: "/readyz/ingest",
-    operationId: "ingestReadiness",
-    summary: "The ingest listener accepts and commits telemetry",
-    guard: opsOnly(config.ops),
-    replies,
-    handle: async () => replyOf(await runChecks(checks.ingest, tools)),
-  }),
-  route({
-    method: "GET",
-    path: "/readyz/licensing",
-    operationId: "licensingReadiness",
-    summary: "The license is valid and not exceeded; nothing stops working otherwise",
-    guard: opsOnly(config.ops),
-    replies,
-    handle: async () => replyOf(await runChecks(checks.licensing, tools)),
-  }),
-  ...(metrics === null ? [] : [metricsRoute(config.ops, metrics)]),
-];
+export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonly Route[] => {
+  const guard = opsOnly(config.ops);
+  const readinessOf = (name: "ingest" | "licensing", summary: string) =>
+    route({
+      method: "GET",
+      path: `/readyz/${name}`,
+      operationId: `${name}Readiness`,
+      summary,
+      guard,
+      replies,
+      handle: async () => replyOf(await runChecks(checks[name], tools)),
+    });
+  return [
+    route({
+      method: "GET",
+      path: "/healthz",
+      operationId: "health",
+      summary: "The process is up, whatever the state of its dependencies",
+      guard: anyone,
+      replies: { 200: { description: "Up", schema: ReadinessView } },
+      handle: async () => ({ status: 200, body: { status: "ready", checks: [] } }),
+    }),
+    readinessRoute(
+      config.ops,
+      singleFlight(() => runChecks(checks.core, tools)),
+    ),
+    readinessOf("ingest", "The ingest listener accepts and commits telemetry"),
+    readinessOf(
+      "licensing",
+      "The license is valid and not exceeded; nothing stops working otherwise",
+    ),
+    ...(metrics === null ? [] : [metricsRoute(guard, metrics)]),
+  ];
+};
 
 /** Callers need no credentials and may call at any rate, so `check` must share concurrent runs. */
-const readinessRoute = (config: CoreConfig["ops"], check: () => Promise<ReadinessReport>): Route =>
+const readinessRoute = (config: OpsConfig, check: () => Promise<ReadinessReport>): Route =>
   route({
     method: "GET",
     path: "/readyz",
@@ -94,13 +94,13 @@ const readinessRoute = (config: CoreConfig["ops"], check: () => Promise<Readines
     },
   });
 
-const metricsRoute = (config: CoreConfig["ops"], metrics: NonNullable<Ops["metrics"]>): Route =>
+const metricsRoute = (guard: Guard<null>, metrics: NonNullable<Ops["metrics"]>): Route =>
   route({
     method: "GET",
     path: "/metrics",
     operationId: "metrics",
     summary: "Metrics in the text format of Prometheus",
-    guard: opsOnly(config),
+    guard,
     replies: { 200: { description: "Metrics" } },
     handle: async () => ({ status: 200, text: await metrics() }),
   });
@@ -137,7 +137,7 @@ const opsRefusal = async (
 /** Compares digests, so that the duration does not depend on the secret. */
 const isSame = async (given: string, expected: string) => {
   const [a, b] = await Promise.all([sha256(given), sha256(expected)]);
-  return a.every((byte, index) => byte === b[index]);
+  return equalBytes(a, b);
 };
 
 /** Admits callers with ops access; otherwise 401 `unauthenticated` if a bearer token is configured, or else 403 `ops_access_denied`. */

@@ -160,6 +160,12 @@ export const parts: readonly Part[] = [
     types: ["core", "config"],
   },
   {
+    name: "assembly",
+    paths: ["functions/assemble-core.ts"],
+    imports: ["kit", "metrics", "node", "signer"],
+    types: ["core"],
+  },
+  {
     name: "main",
     paths: [
       "functions/main.ts",

@@ -2,10 +2,9 @@ import { Hono, type MiddlewareHandler } from "hono";
 import { etag } from "hono/etag";
 import { routePath } from "hono/route";
 import { secureHeaders } from "hono/secure-headers";
-import { uuidv7 } from "#kit/entropy.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import { createRequestBodies } from "#kit/request-bodies.ts";
-import { isRequestId } from "#kit/request-id.ts";
+import { requestIdOf } from "#kit/request-id.ts";
 import { requestPath } from "#kit/request-path.ts";
 import { withTimeout } from "#kit/with-timeout.ts";
 import { clientAddress, isTrustedProxy } from "./client-address.ts";
@@ -110,8 +109,7 @@ const serveRequests = (
   const bodies = createRequestBodies(clock);
   const links = pageLinksOf(ui);
   return async (c, next) => {
-    const given = c.req.header("x-request-id");
-    const requestId = isRequestId(given) ? given : uuidv7({ clock, entropy });
+    const requestId = requestIdOf(c.req.header("x-request-id"), { clock, entropy });
     c.set("requestId", requestId);
     c.set("remoteAddress", addressOf(c));
     c.set("bodies", bodies);

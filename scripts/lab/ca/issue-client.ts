@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { loadLocalCa } from "#functions/node/follow-files.ts";
+import { signerLoader } from "#functions/node/follow-files.ts";
 import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";
@@ -23,12 +23,11 @@ export const issueClient = async (options: {
   if (!URL.canParse(identity) || !/^[\x21-\x7e]{1,253}$/.test(identity))
     throw new Error("the identity must be an absolute URI of 1 to 253 printable ASCII characters");
   const { enrollmentCa } = labPkiIn(dir);
-  const cryptography = createNodeCryptography();
-  const { signer } = await loadLocalCa({
-    certificateFile: enrollmentCa.certFile,
-    keyFile: enrollmentCa.keyFile,
-    cryptography,
-  });
+  const load = await signerLoader(
+    { kind: "local-ca", caCertFile: enrollmentCa.certFile, caKeyFile: enrollmentCa.keyFile },
+    { cryptography: createNodeCryptography(), clock, log: console, path: "" },
+  );
+  const { signer } = await load();
   const { pem: keyPem, spki } = await createTestKey();
   const issued = await signer.sign({
     // The local CA uses the key and the identity alone.
