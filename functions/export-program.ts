@@ -1,6 +1,6 @@
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
-import { ConfigError } from "#kit/env.ts";
+import { variableFault } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
 import { withDatabase } from "./command-core.ts";
 import { type ExportConfig, parseExportConfig } from "./config/export-config.ts";
@@ -97,8 +97,11 @@ const serve = async (
       entropy: systemEntropy,
       stopping: stopping.signal,
     }).catch((cause: unknown) => {
-      if (cause instanceof PositionOfOtherDatabase) throw elsewhereFault(name, cause.message);
-      throw cause;
+      if (!(cause instanceof PositionOfOtherDatabase)) throw cause;
+      throw variableFault(
+        "SVC_DATABASE_URL",
+        `the position of the export ${name} ${cause.message}, as after a restore from a dump; run svc-server export adopt-database, which numbers the restored envelopes anew (docs/export-failures.md)`,
+      );
     });
     await stopped;
     listener?.close();
@@ -168,14 +171,6 @@ const retryStoredLetters = (config: ExportConfig) =>
     },
     connection,
   );
-
-const elsewhereFault = (name: string, where: string): ConfigError =>
-  new ConfigError([
-    {
-      variable: "SVC_DATABASE_URL",
-      message: `the position of the export ${name} ${where}, as after a restore from a dump; run svc-server export adopt-database, which numbers the restored envelopes anew (docs/export-failures.md)`,
-    },
-  ]);
 
 /** Adopts the positions of another database, and prints what it did. */
 const adoptDatabase = (config: ExportConfig) =>

@@ -1,11 +1,10 @@
 import { hostname } from "node:os";
 import { setFlagsFromString } from "node:v8";
-import { systemClock } from "#kit/clock.ts";
+import { systemClock, withTimeout } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import type { Log } from "#kit/log.ts";
 import { type Job, runJobs } from "#kit/run-every.ts";
 import { createTracer } from "#kit/tracing/create-tracer.ts";
-import { withTimeout } from "#kit/with-timeout.ts";
 import packageJson from "#package.json" with { type: "json" };
 import { createApp } from "./app.ts";
 import { assembleCore } from "./assemble-core.ts";

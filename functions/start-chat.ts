@@ -1,4 +1,4 @@
-import { ConfigError } from "#kit/env.ts";
+import { variableFault } from "#kit/env.ts";
 import { type Job, runJobs } from "#kit/run-every.ts";
 import type { CreatedChatSql } from "./chat-sql/create-chat-sql.ts";
 import type { ChatConfig } from "./config/chat-config.ts";
@@ -69,12 +69,10 @@ const checkReceiptKey = async (
   { config: { receiptKey }, signer }: ChatNeeds,
 ) => {
   if (!(await keepReceiptKey(db, { signer, clock })))
-    throw new ConfigError([
-      {
-        variable: "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
-        message: "is the id of another key, which has signed receipts: give the new key a new id",
-      },
-    ]);
+    throw variableFault(
+      "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
+      "is the id of another key, which has signed receipts: give the new key a new id",
+    );
   if (receiptKey === null)
     log.warn(
       { key_id: signer.key.kid },

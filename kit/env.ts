@@ -23,6 +23,10 @@ export class ConfigError extends Error {
   }
 }
 
+/** Returns the error of one variable. */
+export const variableFault = (variable: string, message: string): ConfigError =>
+  new ConfigError([{ variable, message }]);
+
 /** Reports that a file may not be used as it is. The message says what to change, and quotes nothing. */
 export class GuardedFileError extends Error {
   override readonly name = "GuardedFileError";

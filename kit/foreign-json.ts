@@ -1,8 +1,7 @@
 /**
  * Limits the JSON of others before it is parsed, by counting values in its bytes: 16 MiB of `{},` become gigabytes of objects.
  */
-import type { Clock } from "./clock.ts";
-import { withTimeout } from "./with-timeout.ts";
+import { type Clock, withTimeout } from "./clock.ts";
 
 /** The limits of a JSON text. */
 export interface JsonLimits {

@@ -3,8 +3,7 @@
  * HTTP, because only that response reports why core rejects one.
  */
 import { createHash } from "node:crypto";
-import { type Clock, minuteMs } from "#kit/clock.ts";
-import { withTimeout } from "#kit/with-timeout.ts";
+import { type Clock, minuteMs, withTimeout } from "#kit/clock.ts";
 import type { HeartbeatReport } from "#proto/management/heartbeat.ts";
 import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
 import type { Forwarder } from "../forward/forwarder.ts";

@@ -1,7 +1,7 @@
 import type { Client } from "pg";
 import { highest, lowest } from "#kit/bigint.ts";
 import type { Clock } from "#kit/clock.ts";
-import { ConfigError } from "#kit/env.ts";
+import { variableFault } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { NamedServers } from "../node/database/database-servers.ts";
@@ -244,11 +244,9 @@ const ofThisSink = async (name: string, prepared: Promise<void>) => {
     await prepared;
   } catch (cause) {
     if (!(cause instanceof PositionOfOtherSink)) throw cause;
-    throw new ConfigError([
-      {
-        variable: "SVC_INGEST_SINK",
-        message: `the export ${name} has a position of another sink: ${cause.message}; set another SVC_EXPORT_NAME`,
-      },
-    ]);
+    throw variableFault(
+      "SVC_INGEST_SINK",
+      `the export ${name} has a position of another sink: ${cause.message}; set another SVC_EXPORT_NAME`,
+    );
   }
 };

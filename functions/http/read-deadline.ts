@@ -1,5 +1,4 @@
-import type { Clock } from "#kit/clock.ts";
-import { TimedOut, withTimeout } from "#kit/with-timeout.ts";
+import { type Clock, TimedOut, withTimeout } from "#kit/clock.ts";
 import { Problem } from "../problems.ts";
 import type { Route } from "./route.ts";
 

@@ -320,15 +320,11 @@ export const lastingScope = (
 });
 
 /** Admits as `scope` does, but people only: the resource belongs to a person. */
-export const personScope = (core: ReadCore, needed: Scope): Guard<Operator> => ({
-  ...scope(core, needed),
-  admit: async (c, body) => {
-    const operator = await scope(core, needed).admit(c, body);
-    if (operator.kind === "workload")
-      throw new Problem("forbidden", { detail: "This is for people, not for workloads" });
-    return operator;
-  },
-});
+export const personScope = (core: ReadCore, needed: Scope): Guard<Operator> =>
+  narrowed(scope(core, needed), (operator) => {
+    if (operator.kind !== "workload") return operator;
+    throw new Problem("forbidden", { detail: "This is for people, not for workloads" });
+  });
 
 /** Admits web with its own bridge token or with that of an active person, for reports that only web sends. */
 export const web = ({ config, db, clock }: ReadCore): Guard<WebCaller> => ({
@@ -338,21 +334,24 @@ export const web = ({ config, db, clock }: ReadCore): Guard<WebCaller> => ({
 
 /** Admits web itself, with its own bridge token alone. */
 export const webItself = (core: ReadCore): Guard<null> => ({
+  ...narrowed(web(core), (person) => {
+    if (person === null) return null;
+    throw new Problem("forbidden", { detail: "Only web itself may call this" });
+  }),
   describe: { kind: "web_itself" },
-  admit: async (c, body) => {
-    if ((await web(core).admit(c, body)) !== null)
-      throw new Problem("forbidden", { detail: "Only web itself may call this" });
-    return null;
-  },
 });
 
 /** Admits an active person with a bridge token that web made for them. */
 export const webPerson = (core: ReadCore): Guard<Operator> => ({
+  ...narrowed(web(core), (person) => {
+    if (person !== null) return person;
+    throw new Problem("forbidden", { detail: "Call this for a person who is signed in" });
+  }),
   describe: { kind: "web_person" },
-  admit: async (c, body) => {
-    const person = await web(core).admit(c, body);
-    if (person === null)
-      throw new Problem("forbidden", { detail: "Call this for a person who is signed in" });
-    return person;
-  },
 });
+
+/** Admits those whom a guard admits and `accept` returns. */
+const narrowed = <Caller, Accepted>(
+  guard: Guard<Caller>,
+  accept: (caller: Caller) => Accepted,
+): Guard<Accepted> => ({ ...guard, admit: async (c, body) => accept(await guard.admit(c, body)) });

@@ -12,10 +12,9 @@ import {
   tool,
 } from "ai";
 import { fullJitterMs } from "#kit/backoff.ts";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, TimedOut, withTimeout } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { JsonLimitError, jsonLimits, limitJson } from "#kit/foreign-json.ts";
-import { TimedOut, withTimeout } from "#kit/with-timeout.ts";
 import { isToolName } from "#proto/chat/session.ts";
 import type { InferenceConfig } from "../config/chat-config.ts";
 import { Problem } from "../problems.ts";

@@ -1,6 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 import { fileFault } from "#kit/describe-error.ts";
-import { ConfigError, type ConfigFault, GuardedFileError } from "#kit/env.ts";
+import { ConfigError, type ConfigFault, GuardedFileError, variableFault } from "#kit/env.ts";
 
 /**
  * Returns the contents of a private key file. Throws an `Error` that quotes nothing if the file is not regular, or if group or world
@@ -48,7 +48,7 @@ export const withConfigError = async <Result>(
     return await load();
   } catch (cause) {
     if (cause instanceof ConfigError) throw cause;
-    throw new ConfigError([{ variable, message: fileFault(cause) }]);
+    throw variableFault(variable, fileFault(cause));
   }
 };
 

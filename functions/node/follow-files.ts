@@ -1,7 +1,7 @@
 import { createSecureContext } from "node:tls";
 import { equalBytes } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
-import { ConfigError } from "#kit/env.ts";
+import { variableFault } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
 import { runEvery } from "#kit/run-every.ts";
 import { readCertificate } from "#proto/certificate-der.ts";
@@ -169,9 +169,7 @@ const checkIngestTrust = async (
         return;
     }
   }
-  throw new ConfigError([
-    { variable, message: "trusts no certificate that the enrollment signer issues" },
-  ]);
+  throw variableFault(variable, "trusts no certificate that the enrollment signer issues");
 };
 
 /** The contents of the files of a listener with mutual TLS. */

@@ -92,15 +92,15 @@ const recorderOf = (kind: "counter" | "seconds" | "gauge", options: MetricOption
     case "counter": {
       const counter = new Counter(options);
       return (...args: (string | number)[]) => {
-        const { labels, value } = readArgs(options, args);
-        counter.inc(labels, value ?? 1);
+        const [labels, value = 1] = readArgs(options, args);
+        counter.labels(...labels).inc(value);
       };
     }
     case "seconds": {
       const histogram = new Histogram({ ...options, buckets: durationBuckets });
       return (...args: (string | number)[]) => {
-        const { labels, value = 0 } = readArgs(options, args);
-        histogram.observe(labels, value);
+        const [labels, value = 0] = readArgs(options, args);
+        histogram.labels(...labels).observe(value);
       };
     }
     case "gauge": {
@@ -114,15 +114,9 @@ const recorderOf = (kind: "counter" | "seconds" | "gauge", options: MetricOption
   }
 };
 
-const readArgs = (
-  { labelNames }: MetricOptions,
-  args: readonly (string | number)[],
-): { labels: Record<string, string | number>; value: number | undefined } => {
-  const labels: Record<string, string | number> = {};
-  for (const [at, label] of labelNames.entries()) labels[label] = args[at] ?? "";
-  const value = args[labelNames.length];
-  return { labels, value: value === undefined ? undefined : Number(value) };
-};
+/** Splits the arguments of a recorder into the values of the labels, and the value. */
+const readArgs = ({ labelNames: { length } }: MetricOptions, args: readonly (string | number)[]) =>
+  [args.slice(0, length) as string[], args[length] as number | undefined] as const;
 
 const directoryObserverOf = (record: Recorders): DirectoryObserver => ({
   ended: (outcome) => {

@@ -10,6 +10,8 @@ import {
 
 const digestOf = (algorithm: SignatureAlgorithm) => algorithm.split("-")[1] ?? null;
 
+type Verified = [digest: string | null, data: Uint8Array, key: KeyObject, signature: Uint8Array];
+
 /** The fraction of its time in which the event loop verifies while no thread is awake. */
 const loopShare = 0.2;
 
@@ -36,27 +38,17 @@ export const createNodeCryptography = ({
     keys.set(spki, { parts, key });
     return { parts, key };
   };
-  const verifyInPool = (
-    digest: string | null,
-    data: Uint8Array,
-    key: KeyObject,
-    signature: Uint8Array,
-  ) =>
+  const verifyInPool = (...given: Verified) =>
     new Promise<boolean>((resolve) => {
       pooled += 1;
-      verify(digest, data, key, signature, (error, isGood) => {
+      verify(...given, (error, isGood) => {
         pooled -= 1;
         resolve(error === null && isGood);
       });
     });
-  const verifyOnLoop = (
-    digest: string | null,
-    data: Uint8Array,
-    key: KeyObject,
-    signature: Uint8Array,
-  ) => {
+  const verifyOnLoop = (...given: Verified) => {
     const start = performance.now();
-    const isGood = verify(digest, data, key, signature);
+    const isGood = verify(...given);
     evenAt = Math.max(evenAt, start) + (performance.now() - start) / loopShare;
     return isGood;
   };

@@ -1,7 +1,7 @@
 import { systemClock } from "#kit/clock.ts";
 import { drainOnEscape } from "#kit/contain-failures.ts";
 import { errorCode } from "#kit/describe-error.ts";
-import { ConfigError, type Environment } from "#kit/env.ts";
+import { ConfigError, type Environment, variableFault } from "#kit/env.ts";
 import { createLineLog, type LineLog } from "#kit/line-log.ts";
 import type { Log } from "#kit/log.ts";
 import { printUsage } from "./command-line.ts";
@@ -102,9 +102,7 @@ export const listenFor = async <Listener>(
   } catch (cause) {
     const code = errorCode(cause) ?? "";
     if (code === "EACCES")
-      throw new ConfigError([
-        { variable, message: "is an address that this user may not listen on" },
-      ]);
+      throw variableFault(variable, "is an address that this user may not listen on");
     const fault = listenFaults[code];
     throw fault === undefined
       ? cause

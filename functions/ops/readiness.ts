@@ -1,6 +1,5 @@
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, TimedOut, withTimeout } from "#kit/clock.ts";
 import type { Log } from "#kit/log.ts";
-import { TimedOut, withTimeout } from "#kit/with-timeout.ts";
 
 /** The status of one check or of all. `disabled`: not configured, which is no fault. */
 type ReadinessStatus = "ready" | "not_ready" | "disabled";

@@ -16,9 +16,8 @@ import {
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
-import { systemClock } from "../clock.ts";
+import { systemClock, withTimeout } from "../clock.ts";
 import { systemEntropy } from "../entropy.ts";
-import { withTimeout } from "../with-timeout.ts";
 import type { TracesConfig } from "./config.ts";
 import type { Span, SpanStart, TracedService, Tracer } from "./tracer.ts";
 

@@ -1,7 +1,7 @@
-import type { Context } from "hono";
 import type { Log } from "#kit/log.ts";
 import { CodedProblem, type ProblemAction, type ProblemOptions } from "#kit/problem.ts";
 import { problemDocument } from "#kit/problem-document.ts";
+import type { WebContext } from "./request.ts";
 
 interface Entry {
   status: 400 | 401 | 403 | 404 | 405 | 408 | 413 | 414 | 415 | 429 | 500 | 503;
@@ -59,12 +59,12 @@ export class WebProblem extends CodedProblem<WebProblemCode> {
 /** Renders an error as an RFC 9457 response in core's form. The only error translator of web. */
 export const createProblemRenderer =
   (log: Log) =>
-  (error: unknown, c: Context): Response => {
+  (error: unknown, c: WebContext): Response => {
     const problem =
       error instanceof WebProblem ? error : new WebProblem("internal", { cause: error });
     const { code, options } = problem;
     const { status, title, action } = webProblemCatalog[code];
-    const requestId: string = c.get("requestId");
+    const requestId = c.get("requestId");
     // A browser that disconnects during a response is no fault of web.
     const level = status >= 500 && !c.req.raw.signal.aborted ? "error" : "debug";
     log[level](

@@ -1,7 +1,7 @@
 import * as v from "valibot";
+import { withTimeout } from "#kit/clock.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import { createTokenBuckets } from "#kit/token-buckets.ts";
-import { withTimeout } from "#kit/with-timeout.ts";
 import type { Session } from "#proto/operator/session.ts";
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";

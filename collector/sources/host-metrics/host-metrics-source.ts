@@ -5,9 +5,8 @@ import { join } from "node:path";
 import { QueueClosedError, QueueFullError } from "#collector/queue/errors.ts";
 import { createReportedFault } from "#collector/queue/reported-fault.ts";
 import { version } from "#collector/version.ts";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, TimedOut, withTimeout } from "#kit/clock.ts";
 import type { Log } from "#kit/log.ts";
-import { TimedOut, withTimeout } from "#kit/with-timeout.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 
 /** The config of a `host_metrics` source (docs/collector-config.md). */

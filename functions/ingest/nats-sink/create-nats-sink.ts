@@ -25,8 +25,8 @@ import {
   type QueueName,
 } from "#functions/store/ingest/queues.ts";
 import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
+import { withTimeout } from "#kit/clock.ts";
 import { ConfigError } from "#kit/env.ts";
-import { withTimeout } from "#kit/with-timeout.ts";
 import type { Open } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { CommitObserver } from "../committer.ts";
 import { inGroups } from "../in-groups.ts";

@@ -9,7 +9,7 @@ import {
   type StreamConfig,
   type StreamInfo,
 } from "@nats-io/jetstream";
-import { ConfigError, type ConfigFault } from "#kit/env.ts";
+import { ConfigError, type ConfigFault, variableFault } from "#kit/env.ts";
 import type { DurabilitySettings } from "./check-servers.ts";
 import { envelopeSubjects, queueSubjects } from "./subjects.ts";
 
@@ -97,7 +97,7 @@ export const prepareStreams = async (
       if (!isStreamMissing(error)) throw error;
       await streams.add(stream).catch((cause: unknown) => {
         if (cause instanceof JetStreamApiError && passingCodes.has(cause.code)) throw cause;
-        throw new ConfigError([{ variable: "SVC_NATS_REPLICAS", message: refusal(stream, cause) }]);
+        throw variableFault("SVC_NATS_REPLICAS", refusal(stream, cause));
       });
     }
   }

@@ -7,7 +7,7 @@ import type { OpenSocket } from "#functions/store/database/pool/single-socket.ts
 import { destroyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { splitDatabaseUrl } from "#kit/database-url.ts";
 import { fileFault } from "#kit/describe-error.ts";
-import { ConfigError } from "#kit/env.ts";
+import { variableFault } from "#kit/env.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import { readKeyFile, readTrustedFile } from "../config-files.ts";
 
@@ -179,12 +179,10 @@ const readDatabaseTls = (url: string, variable: string): ConnectionOptions | und
     try {
       return readPem(path).toString("utf8");
     } catch (cause) {
-      throw new ConfigError([
-        {
-          variable,
-          message: `has a file in ${parameter} that cannot be used: ${fileFault(cause)}`,
-        },
-      ]);
+      throw variableFault(
+        variable,
+        `has a file in ${parameter} that cannot be used: ${fileFault(cause)}`,
+      );
     }
   };
   const [only = "", ...others] = servers;

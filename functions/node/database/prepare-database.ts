@@ -16,7 +16,7 @@ import {
 } from "#functions/store/ingest/copy-transaction.ts";
 import type { Clock } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
-import { ConfigError } from "#kit/env.ts";
+import { variableFault } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
 import { readMigrations } from "../read-migrations.ts";
 import { StartFault } from "../run-configured.ts";
@@ -45,9 +45,7 @@ export const prepareDatabase = async (
     });
     const owner = await claimDeployment(db, tenantId, new Date(clock.now()));
     if (owner !== tenantId) {
-      throw new ConfigError([
-        { variable: "SVC_TENANT_ID", message: "is not the tenant that this database belongs to" },
-      ]);
+      throw variableFault("SVC_TENANT_ID", "is not the tenant that this database belongs to");
     }
   } finally {
     await close(1);
@@ -106,10 +104,13 @@ const startFault = (err: unknown, variable: DatabaseVariable): StartFault => {
 const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pick<Log, "warn">) => {
   const [url, mode] = await withSettingFaults(requests.variable, () => locatePooler(requests));
   if (mode === "statement")
-    reject("SVC_DATABASE_URL", "leads to a pooler in statement mode: core needs transactions");
+    throw variableFault(
+      "SVC_DATABASE_URL",
+      "leads to a pooler in statement mode: core needs transactions",
+    );
   if (sessions.variable === "SVC_DATABASE_URL") {
     if (mode === "transaction")
-      reject(
+      throw variableFault(
         "SVC_DATABASE_SESSION_URL",
         `is required: SVC_DATABASE_URL leads to a pooler in transaction mode; ${remedy}`,
       );
@@ -119,12 +120,15 @@ const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pick<Log, 
     locatePooler(sessions),
   );
   if (sessionMode !== "session")
-    reject(
+    throw variableFault(
       "SVC_DATABASE_SESSION_URL",
       `leads to a pooler in transaction or statement mode; ${remedy}`,
     );
   if (!(await isSameDatabase(url, sessionUrl)))
-    reject("SVC_DATABASE_SESSION_URL", "leads to another database than SVC_DATABASE_URL");
+    throw variableFault(
+      "SVC_DATABASE_SESSION_URL",
+      "leads to another database than SVC_DATABASE_URL",
+    );
   if (!(await hasStatementTimeout(url)))
     log.warn({}, "the role of SVC_DATABASE_URL has no statement_timeout: see docs/database.md");
 };
@@ -139,7 +143,7 @@ const checkSettings = async ({ requests, sessions }: CoreServers) => {
       const [found] = await withClient(await servers.locate(), (client) =>
         lastResult(client, statements),
       );
-      if (found !== undefined) reject(variable, `leads to ${found.fault}`);
+      if (found !== undefined) throw variableFault(variable, `leads to ${found.fault}`);
     });
 };
 
@@ -151,10 +155,6 @@ const locatePooler = async ({
 };
 
 const remedy = "name PostgreSQL itself, or a pooler in session mode";
-
-const reject = (variable: DatabaseVariable, message: string): never => {
-  throw new ConfigError([{ variable, message }]);
-};
 
 /** Any constant works if it is not that of another lock. */
 const lockClass = 1_734_028;
@@ -312,10 +312,9 @@ const withSettingFaults = async <Result>(
       const message =
         settingFaults[errorCode(cause) ?? ""] ??
         poolerFaults.find(([pattern]) => pattern.test(text))?.[1];
-      if (message !== undefined) throw new ConfigError([{ variable, message }]);
+      if (message !== undefined) throw variableFault(variable, message);
     }
-    if (error instanceof SchemaMismatch)
-      throw new ConfigError([{ variable, message: error.message }]);
+    if (error instanceof SchemaMismatch) throw variableFault(variable, error.message);
     throw error;
   }
 };

@@ -1,5 +1,5 @@
 import { CodeChallengeMethod, OAuth2Client, OAuth2RequestError } from "arctic";
-import { withTimeout } from "#kit/with-timeout.ts";
+import { withTimeout } from "#kit/clock.ts";
 import type { Web } from "../web.ts";
 import type { Attempt } from "./attempt.ts";
 
