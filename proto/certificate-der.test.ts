@@ -227,6 +227,8 @@ it("rejects laxer encodings, which x509 reads", async () => {
     );
   const serial = fields[1] ?? new Uint8Array();
   const extensions = fields[7] ?? new Uint8Array();
+  const list = readValue(readValue(extensions, tag.context3), tag.sequence);
+  const twice = writeDer(tag.sequence, list, list);
   const laxer = {
     "trailing bytes": Uint8Array.of(...der, 0),
     "a length in the long form": withField(
@@ -238,16 +240,7 @@ it("rejects laxer encodings, which x509 reads", async () => {
       writeDer(tag.integer, Uint8Array.of(0), serial.subarray(2)),
     ),
     "a negative serial number": withField(1, Uint8Array.of(2, 1, 0xff)),
-    "an extension given twice": withField(
-      7,
-      writeDer(
-        tag.context3,
-        writeDer(
-          tag.sequence,
-          ...Array(2).fill(readValue(readValue(extensions, tag.context3), tag.sequence)),
-        ),
-      ),
-    ),
+    "an extension given twice": withField(7, writeDer(tag.context3, twice)),
   };
   expect(() => readCertificate(withField(1, serial))).not.toThrow();
   for (const [what, bytes] of Object.entries(laxer)) {

@@ -6,6 +6,10 @@ import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-h
 import { isUsable, loadConfig } from "./load-config.ts";
 
 const asUser = { effectiveUid: 1000 };
+/** The places of a config's errors. */
+const placesIn = async ({ config }: EnrolledHost, as = asUser) =>
+  (await loadConfig(config, as)).errors.map(({ path }) => path);
+const caFile = ({ dir }: EnrolledHost) => join(dir, "core-ca.pem");
 
 it("accepts the config of an enrolled host, with paths from its directory and the identity from the certificate", async () => {
   const host = await createEnrolledHost();
@@ -16,36 +20,19 @@ it("accepts the config of an enrolled host, with paths from its directory and th
   expect(loaded.credentials?.identity).toBe(host.identity);
 });
 
+const keyPath = "forwarder.mtls.key_file";
+const certPath = "forwarder.mtls.cert_file";
+const caPath = "forwarder.mtls.ca_file";
 const faults: [name: string, path: string, change: (host: EnrolledHost) => Promise<unknown>][] = [
-  [
-    "C1: a key that its group may read",
-    "forwarder.mtls.key_file",
-    (host) => chmod(host.keyFile, 0o640),
-  ],
-  [
-    "C1: authorities that others may write",
-    "forwarder.mtls.ca_file",
-    (host) => chmod(join(host.dir, "core-ca.pem"), 0o666),
-  ],
-  [
-    "C1: authorities that their group may write",
-    "forwarder.mtls.ca_file",
-    (host) => chmod(join(host.dir, "core-ca.pem"), 0o664),
-  ],
-  [
-    "C1: a certificate that others may write",
-    "forwarder.mtls.cert_file",
-    (host) => chmod(host.certFile, 0o646),
-  ],
+  ["C1: a key that its group may read", keyPath, (host) => chmod(host.keyFile, 0o640)],
+  ["C1: authorities that others may write", caPath, (host) => chmod(caFile(host), 0o666)],
+  ["C1: authorities that their group may write", caPath, (host) => chmod(caFile(host), 0o664)],
+  ["C1: a certificate that others may write", certPath, (host) => chmod(host.certFile, 0o646)],
   ["C1: a config that others may write", "", (host) => chmod(host.config, 0o646)],
-  [
-    "C1: a key that others may read",
-    "forwarder.mtls.key_file",
-    (host) => chmod(host.keyFile, 0o604),
-  ],
+  ["C1: a key that others may read", keyPath, (host) => chmod(host.keyFile, 0o604)],
   [
     "C1: a link to a key that others may read",
-    "forwarder.mtls.key_file",
+    keyPath,
     async (host) => {
       await writeFile(join(host.dir, "open.key"), host.key.pem, { mode: 0o644 });
       await unlink(host.keyFile);
@@ -54,7 +41,7 @@ const faults: [name: string, path: string, change: (host: EnrolledHost) => Promi
   ],
   [
     "a directory in the key's place",
-    "forwarder.mtls.key_file",
+    keyPath,
     async (host) => {
       await unlink(host.keyFile);
       await mkdir(host.keyFile, { mode: 0o700 });
@@ -62,21 +49,13 @@ const faults: [name: string, path: string, change: (host: EnrolledHost) => Promi
   ],
   [
     "a key of another certificate",
-    "forwarder.mtls.key_file",
+    keyPath,
     async (host) => writeFile(host.keyFile, (await createTestKey()).pem),
   ],
-  [
-    "a malformed key",
-    "forwarder.mtls.key_file",
-    (host) => writeFile(host.keyFile, "-----BEGIN nonsense"),
-  ],
-  ["a missing certificate", "forwarder.mtls.cert_file", (host) => rm(host.certFile)],
-  ["a malformed certificate", "forwarder.mtls.cert_file", (host) => writeFile(host.certFile, "no")],
-  [
-    "a malformed authority",
-    "forwarder.mtls.ca_file",
-    (host) => writeFile(join(host.dir, "core-ca.pem"), "no"),
-  ],
+  ["a malformed key", keyPath, (host) => writeFile(host.keyFile, "-----BEGIN nonsense")],
+  ["a missing certificate", certPath, (host) => rm(host.certFile)],
+  ["a malformed certificate", certPath, (host) => writeFile(host.certFile, "no")],
+  ["a malformed authority", caPath, (host) => writeFile(caFile(host), "no")],
   ["a file in the queue's place", "buffer.dir", (host) => writeFile(join(host.dir, "data"), "")],
   [
     "another host_id",
@@ -110,7 +89,7 @@ it("reads the authorities before and after a broken one", async () => {
     `-----BEGIN CERTIFICATE-----\n${base64}\n-----END CERTIFICATE-----\n`;
   const own = host.ca.pem.trim();
   await writeFile(
-    join(host.dir, "core-ca.pem"),
+    caFile(host),
     `${block("AAAA")}${own}\n${block("!")}-----BEGIN CERTIFICATE-----\n${own}\n`,
   );
   const { errors, ingestCaPem } = await loadConfig(host.config, asUser);
@@ -137,8 +116,7 @@ it.each<[string, TestName[]]>([
   ["an address for a name", [{ type: "ip", value: "127.0.0.1" }]],
 ])("rejects a certificate with %s", async (_name, names) => {
   const host = await createEnrolledHost({ names });
-  const { errors } = await loadConfig(host.config, asUser);
-  expect(errors.map(({ path }) => path)).toEqual(["forwarder.mtls.cert_file"]);
+  expect(await placesIn(host)).toEqual([certPath]);
 });
 
 it("accepts a DNS name, and a host_id that equals it", async () => {
@@ -146,18 +124,15 @@ it("accepts a DNS name, and a host_id that equals it", async () => {
     names: [{ type: "dns", value: "host.test" }],
     more: "host_id: host.test\n",
   });
-  expect((await loadConfig(host.config, asUser)).errors).toEqual([]);
+  expect(await placesIn(host)).toEqual([]);
 });
 
 it("requires the acknowledgement when it runs as root, and only then", async () => {
   const host = await createEnrolledHost();
-  expect(
-    (await loadConfig(host.config, { effectiveUid: 0 })).errors.map(({ path }) => path),
-  ).toEqual(["run_as_root_acknowledged"]);
-  await writeFile(
-    host.config,
-    `${host.configText}run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE\n`,
-  );
-  expect((await loadConfig(host.config, { effectiveUid: 0 })).errors).toEqual([]);
-  expect((await loadConfig(host.config, asUser)).errors).toEqual([]);
+  const asRoot = { effectiveUid: 0 };
+  expect(await placesIn(host, asRoot)).toEqual(["run_as_root_acknowledged"]);
+  const acknowledgement = "run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE\n";
+  await writeFile(host.config, host.configText + acknowledgement);
+  expect(await placesIn(host, asRoot)).toEqual([]);
+  expect(await placesIn(host)).toEqual([]);
 });
