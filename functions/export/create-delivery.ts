@@ -10,7 +10,7 @@ import {
   countSendingHosts,
   type ExportDeadLetter,
 } from "../store/export/dead-letters.ts";
-import type { ChunkOutcome } from "../store/export/positions.ts";
+import { type ChunkOutcome, noOutcome } from "../store/export/positions.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import {
   type Apartness,
@@ -278,13 +278,6 @@ export interface DeliveryOptions {
 const retry = { baseMs: 500, capMs: 10_000 };
 /** For faults that a person mends. */
 const refused = { baseMs: 2_000, capMs: 60_000 };
-const none: ChunkOutcome = {
-  exported: 0,
-  rejectedItems: 0,
-  deadLetters: [],
-  dropped: [],
-  partial: [],
-};
 
 /**
  * Sends a request until the backend accepts it. One that it rejects for good is halved until the envelopes at fault are alone: these become
@@ -314,7 +307,7 @@ export const deliver = async (
       observe.state(null);
       return outcome.rejectedItems > 0
         ? noteRejectedItems(request, outcome, options)
-        : { ...none, exported: envelopes.length };
+        : { ...noOutcome, exported: envelopes.length };
     }
     if (outcome.status === "rejected") {
       if (envelopes.length > 1) return inHalves();
@@ -348,7 +341,10 @@ const giveUp = async (
   // The backend never received these: they do not count against it.
   if (decision === "wait" && !isUnsent) return undefined;
   const letters = [{ envelope, reason }];
-  return { ...none, ...(decision === "store" ? { deadLetters: letters } : { dropped: letters }) };
+  return {
+    ...noOutcome,
+    ...(decision === "store" ? { deadLetters: letters } : { dropped: letters }),
+  };
 };
 
 /** Sends a request once. One with a malformed payload is rejected here: no resource of that could have the identity of its host. */
@@ -385,12 +381,16 @@ const noteRejectedItems = async (
     (await decideDeadLetter(envelope.hostId, true)) === "store";
   if (isKept) {
     const reason = `${rejectedItems} of its items were rejected: ${message}`;
-    return { ...none, rejectedItems, deadLetters: [{ envelope, reason, items: rejectedItems }] };
+    return {
+      ...noOutcome,
+      rejectedItems,
+      deadLetters: [{ envelope, reason, items: rejectedItems }],
+    };
   }
   const last = envelopes.at(-1);
   const isOfOneHost = last && envelopes.every(({ hostId }) => hostId === last.hostId);
   const partial = isOfOneHost ? [{ envelope: last, items: rejectedItems }] : [];
-  return { ...none, exported: envelopes.length, rejectedItems, partial };
+  return { ...noOutcome, exported: envelopes.length, rejectedItems, partial };
 };
 
 const bytesOf = (envelopes: readonly StoredEnvelope[]) =>

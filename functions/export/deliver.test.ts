@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { noOutcome } from "../store/export/positions.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { type DeliveryOptions, deliver, type PartialRejection } from "./create-delivery.ts";
 import type { ExportRequest } from "./export-requests.ts";
@@ -71,11 +72,8 @@ it("sends again until the backend accepts, after as long as it says", async () =
       : accepted,
   );
   expect(await run()).toEqual({
+    ...noOutcome,
     exported: 9,
-    rejectedItems: 0,
-    deadLetters: [],
-    dropped: [],
-    partial: [],
   });
   expect(got).toEqual(all);
   expect(waits[0]).toBeGreaterThanOrEqual(7_000);
@@ -131,10 +129,9 @@ it("counts the items of a partial success and sends nothing again", async () => 
   const { run, accepted: got, partial } = createDelivery(() => outcome);
   const last = { envelope: envelopes.at(-1), items: 4 };
   expect(await run()).toEqual({
+    ...noOutcome,
     exported: 9,
     rejectedItems: 4,
-    deadLetters: [],
-    dropped: [],
     partial: [last],
   });
   expect(got).toEqual(all);

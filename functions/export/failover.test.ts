@@ -14,6 +14,7 @@ import {
   acquireExportLease,
   createExportPosition,
   ExportLeaseLost,
+  noOutcome,
 } from "../store/export/positions.ts";
 import { readerSetup } from "../store/export/read-envelopes.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
@@ -21,7 +22,6 @@ import { createPostgresSource } from "./open-source.ts";
 
 /* A server that goes on without its last commits: a standby that was promoted while it lagged, or a server that was restored. */
 
-const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
 const texts = (name: string, count: number) =>
   Array.from({ length: count }, (_, index) => `${name} ${index}`);
 
@@ -66,7 +66,7 @@ it.each([
       const lines: string[] = [];
       for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
         lines.push(...chunk.queues.flat().map(({ payload }) => new TextDecoder().decode(payload)));
-        await chunk.commit(none);
+        await chunk.commit(noOutcome);
       }
       return lines;
     };
@@ -91,7 +91,7 @@ it.each([
     await promoted.close();
 
     // The position that it would store is one of ids which mean something else now.
-    if (underWay) await expect(underWay.commit(none)).rejects.toThrow(ExportLeaseLost);
+    if (underWay) await expect(underWay.commit(noOutcome)).rejects.toThrow(ExportLeaseLost);
     first.source.close();
     await sql`update export_position set owner = null`;
     const second = await open("two");

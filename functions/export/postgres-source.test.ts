@@ -10,6 +10,7 @@ import {
   acquireExportLease,
   createExportPosition,
   ExportLeaseLost,
+  noOutcome,
   PositionOfOtherDatabase,
   renewExportLease,
 } from "../store/export/positions.ts";
@@ -36,7 +37,6 @@ afterEach(async () => {
   await store.close();
 });
 
-const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
 const openSource = async ({
   start = "oldest",
   chunkBytes = 1 << 20,
@@ -132,7 +132,7 @@ it("passes over a damaged block, names it and counts its envelopes as lost", asy
   await eventually(async () => {
     for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
       lines.push(...linesOf(chunk).flat());
-      await chunk.commit(none);
+      await chunk.commit(noOutcome);
     }
     expect(lines).toEqual(["1", "4"]);
   });
@@ -211,7 +211,7 @@ it("continues from the committed position, stores dead letters with it, and repo
     { envelopes: 2, isRunning: true, deadLetters: 0 },
   ]);
   await chunk.commit({
-    ...none,
+    ...noOutcome,
     exported: 1,
     rejectedItems: 3,
     deadLetters: [{ envelope, reason: "HTTP 400" }],
@@ -233,7 +233,7 @@ it.each([-2, 2])(
   async (days) => {
     await store.lines("a", ["1"]);
     const source = await openSource();
-    for (const chunk of await readChunks(source, 1)) await chunk.commit(none);
+    for (const chunk of await readChunks(source, 1)) await chunk.commit(noOutcome);
     // The clock is wrong when the position moves, or when core stamps the rows.
     await connection.sql`update export_position set position_at = now() + ${`${Math.max(0, days)} days`}::interval`;
     const other = await openEnvelopeStore(
@@ -286,7 +286,7 @@ it("stores thousands of dead letters without a moment in which the lease cannot 
   if (!chunk || !envelope) throw new Error("nothing was read");
   const deadLetters = Array.from({ length: 3_000 }, () => ({ envelope, reason: "HTTP 400" }));
   const order: string[] = [];
-  const moved = chunk.commit({ ...none, deadLetters }).then(() => order.push("moved"));
+  const moved = chunk.commit({ ...noOutcome, deadLetters }).then(() => order.push("moved"));
   const renewed = renewLease().then(() => order.push("renewed"));
   await Promise.all([moved, renewed]);
   expect(order).toEqual(["renewed", "moved"]);
@@ -323,14 +323,14 @@ it("lets only the owner of the lease move the position", async () => {
   });
   await expireLease();
   const other = await openSource();
-  await expect(chunk.commit(none)).rejects.toThrow(ExportLeaseLost);
+  await expect(chunk.commit(noOutcome)).rejects.toThrow(ExportLeaseLost);
   expect(await readLines(other, 1)).toEqual(["1"]);
 });
 
 it("K4: refuses a position of another server, and goes on in order once the restored rows are numbered anew", async () => {
   await store.lines("a", ["1", "2"]);
   const source = await openSource();
-  for (const chunk of await readChunks(source, 2)) await chunk.commit(none);
+  for (const chunk of await readChunks(source, 2)) await chunk.commit(noOutcome);
   for (let batch = 0; batch < 3; batch++)
     await store.lines("a", [`${3 + batch * 2}`, `${4 + batch * 2}`]);
   await expireLease();

@@ -2,17 +2,11 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it, onTestFinished } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
+import { noOutcome } from "../store/export/positions.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { type PumpOptions, pumpChunks } from "./run-export.ts";
 import type { ExportChunk } from "./source.ts";
 
-const none = {
-  exported: 0,
-  rejectedItems: 0,
-  deadLetters: [],
-  dropped: [],
-  partial: [],
-};
 const chunkOf = (...hostIds: string[]): ExportChunk => ({
   queues: hostIds.map((hostId) => [{ hostId } as StoredEnvelope]),
   envelopes: hostIds.length,
@@ -28,7 +22,7 @@ const startPump = (some: Partial<PumpOptions>) => {
   const stopping = new AbortController();
   const pump = pumpChunks({
     source: { read: async () => null },
-    deliverAll: async () => none,
+    deliverAll: async () => noOutcome,
     lanes: 4,
     bufferBytesMax: 10,
     clock,
@@ -50,7 +44,7 @@ const createSilentBackend = () => {
       await clock.sleep(60_000, signal).finally(() => {
         underWay -= 1;
       });
-      return none;
+      return noOutcome;
     },
     underWay: () => underWay,
   };
@@ -97,7 +91,9 @@ it.each(["read", "commit"] as const)(
     const { clock, pump } = startPump({
       source: readAll(chunks, failing === "read" ? fail : undefined),
       deliverAll: async (envelopes, signal) =>
-        failing === "commit" && isFirst(envelopes) ? none : silent.deliverAll(envelopes, signal),
+        failing === "commit" && isFirst(envelopes)
+          ? noOutcome
+          : silent.deliverAll(envelopes, signal),
     });
     await expect(pump).rejects.toBe(failure);
     await clock.advance(0);

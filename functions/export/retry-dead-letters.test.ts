@@ -6,6 +6,7 @@ import {
   acquireExportLease,
   createExportPosition,
   moveExportPosition,
+  noOutcome,
 } from "../store/export/positions.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { createDeadLetterLimit, type DeadLetterLimitOptions } from "./create-delivery.ts";
@@ -38,13 +39,10 @@ const store = async (envelopes: readonly StoredEnvelope[]) => {
   if (lease === null) throw new Error("another process has the lease");
   const deadLetters = envelopes.map((each) => ({ envelope: each, reason: "HTTP 400" }));
   await moveExportPosition(connection.db, lease, {
+    ...noOutcome,
     position: 1n,
     passed: 0,
-    exported: 0,
-    rejectedItems: 0,
     deadLetters,
-    dropped: [],
-    partial: [],
   });
 };
 const retry = (

@@ -19,6 +19,7 @@ import {
   acquireExportLease,
   createExportPosition,
   ExportLeaseLost,
+  noOutcome,
   PositionOfOtherSink,
 } from "../store/export/positions.ts";
 import type { ExportChunk, ExportSource } from "./source.ts";
@@ -62,7 +63,6 @@ afterEach(async () => {
 });
 afterAll(() => nats.stop());
 
-const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
 const decoder = new TextDecoder();
 const openSource = async (start: "oldest" | "now" = "oldest") => {
   const { db } = connection;
@@ -251,7 +251,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const source = await openSource();
     const chunks = await readChunks(source, 2);
     expect(textsOf(chunks)).toHaveLength(2);
-    for (const chunk of chunks) await chunk.commit(none);
+    for (const chunk of chunks) await chunk.commit(noOutcome);
     expect(log.text()).not.toContain("foreign");
     const damaged = log.lines.flatMap(({ level, fields }) => (level === "error" ? [fields] : []));
     const named = expect.stringMatching(
@@ -277,7 +277,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const envelope = chunk?.queues[0]?.[1];
     if (!chunk || !envelope) throw new Error("nothing was read");
     await chunk.commit({
-      ...none,
+      ...noOutcome,
       exported: 1,
       rejectedItems: 3,
       deadLetters: [{ envelope, reason: "HTTP 400" }],
@@ -299,7 +299,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const paused = await openSource();
     const chunk = await readChunk(paused, 1);
     const other = await openSource();
-    await expect(chunk.commit(none)).rejects.toThrow(ExportLeaseLost);
+    await expect(chunk.commit(noOutcome)).rejects.toThrow(ExportLeaseLost);
     expect(await readLines(other, 1)).toEqual(["1"]);
     await expect
       .poll(() =>
@@ -337,13 +337,13 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     await store.lines("a", ["1", "2", "3"]);
     const source = await openSource();
     const chunk = await readChunk(source, 3);
-    await chunk.commit(none);
+    await chunk.commit(noOutcome);
     source.close();
     for (const line of ["4", "5", "6"]) await store.lines("a", [line]);
     await nats.manager.streams.purge(stream, { seq: 4 });
     const behind = await openSource();
     const rest = await readChunk(behind, 1);
-    await rest.commit(none);
+    await rest.commit(noOutcome);
     expect(await connection.sql`select lost::int, position::int from export_position`).toEqual([
       { lost: 2, position: 4 },
     ]);
@@ -359,7 +359,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("reads a stream from its beginning that was restored to before its position, and has grown beyond it since", async () => {
     await store.lines("a", ["1", "2"]);
     const source = await openSource();
-    await (await readChunk(source, 2)).commit(none);
+    await (await readChunk(source, 2)).commit(noOutcome);
     source.close();
     const continued = await openSource();
     continued.close();
@@ -377,7 +377,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const source = await openSource();
     const chunk = await readChunk(source, 1);
     await connection.sql`update export_position set position_at = now() + interval '1 minute'`;
-    await chunk.commit(none);
+    await chunk.commit(noOutcome);
     const [row] = await connection.sql`select position::int, position_at from export_position`;
     const message = await nats.manager.streams.getMessage(stream, { seq: row?.position });
     expect(new Date(row?.position_at)).toEqual(message?.time);
@@ -404,7 +404,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     expect(lag).toMatchObject({ name: "default", envelopes: 3, isRunning: true });
     expect(lag?.ageSeconds).toBeGreaterThan(0);
     expect(lag?.ageSeconds).toBeLessThan(60);
-    for (const chunk of await readChunks(source, 3)) await chunk.commit(none);
+    for (const chunk of await readChunks(source, 3)) await chunk.commit(noOutcome);
     await note();
     expect(await findExportLags(connection.db)).toMatchObject([{ envelopes: 0, ageSeconds: 0 }]);
   });

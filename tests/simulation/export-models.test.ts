@@ -14,6 +14,7 @@ import {
   createExportPosition,
   type ExportLease,
   moveExportPosition,
+  noOutcome,
   readHorizon,
   releaseExportLease,
   renewExportLease,
@@ -83,14 +84,7 @@ interface Side {
 }
 
 const queueId = new Uint8Array(16).fill(7);
-const none = {
-  passed: 0,
-  exported: 0,
-  rejectedItems: 0,
-  deadLetters: [],
-  dropped: [],
-  partial: [],
-};
+const none = { ...noOutcome, passed: 0 };
 const letterOf = (hostId: string, sequence: bigint) => ({
   envelope: {
     hostId,

@@ -10,7 +10,11 @@ import {
   prepareStreamPosition,
 } from "#functions/export/stream-source.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
-import { createExportPosition, type ExportLease } from "#functions/store/export/positions.ts";
+import {
+  createExportPosition,
+  type ExportLease,
+  noOutcome,
+} from "#functions/store/export/positions.ts";
 import { destroyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
 import type { Clock } from "#kit/clock.ts";
@@ -183,13 +187,7 @@ const committingEarly = (source: ExportSource): ExportSource => ({
   async read() {
     const chunk = await source.read();
     if (chunk === null) return null;
-    await chunk.commit({
-      exported: chunk.envelopes,
-      rejectedItems: 0,
-      deadLetters: [],
-      dropped: [],
-      partial: [],
-    });
+    await chunk.commit({ ...noOutcome, exported: chunk.envelopes });
     return { ...chunk, commit: async () => undefined };
   },
 });

@@ -252,6 +252,15 @@ export interface ChunkOutcome {
   partial: readonly RejectedEnvelope[];
 }
 
+/** The outcome of nothing. */
+export const noOutcome: ChunkOutcome = {
+  exported: 0,
+  rejectedItems: 0,
+  deadLetters: [],
+  dropped: [],
+  partial: [],
+};
+
 /** The new position of an export, and its counts since the previous one. */
 interface ExportProgress extends ChunkOutcome {
   position: bigint;
