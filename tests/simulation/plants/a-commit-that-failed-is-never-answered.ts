@@ -1,8 +1,0 @@
-import type { Plant } from "../plant.ts";
-
-export default {
-  sink: (sink) => ({
-    ...sink,
-    commit: (frame, bytes) => sink.commit(frame, bytes).catch(() => new Promise(() => undefined)),
-  }),
-} satisfies Plant;

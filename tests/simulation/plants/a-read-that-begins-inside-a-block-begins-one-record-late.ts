@@ -1,3 +1,0 @@
-import type { Plant } from "../plant.ts";
-
-export default { store: { readsLate: true } } satisfies Plant;

@@ -1,1 +1,0 @@
-export { neverAnswered as default } from "../plant.ts";

@@ -1,5 +1,0 @@
-import type { Plant } from "../plant.ts";
-
-export default {
-  accounts: () => ({ accept: async () => ({ through: 0n, refused: "internal" }) }),
-} satisfies Plant;

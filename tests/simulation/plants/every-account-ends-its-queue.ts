@@ -1,3 +1,0 @@
-import type { Plant } from "../plant.ts";
-
-export default { store: { writes: (content) => ({ ...content, ended: true }) } } satisfies Plant;

@@ -1,5 +1,0 @@
-import type { Plant } from "../plant.ts";
-
-export default {
-  clock: (clock) => ({ ...clock, monotonic: clock.now }),
-} satisfies Plant;
