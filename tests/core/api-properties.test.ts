@@ -85,11 +85,8 @@ afterAll(async () => {
 
 // `caller` is what no request may freeze or revoke; `prey` is there for that.
 const create = async (deviceId: string) => {
-  const { token, policyId, enroll } = await createTestToken(test);
-  const host = await enroll(deviceId);
-  const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
-  const { body } = await test.admin.get<{ items: [{ id: string }] }>(path);
-  return { token, host, policyId, tokenId: body.items[0].id };
+  const { enroll, ...made } = await createTestToken(test);
+  return { ...made, host: await enroll(deviceId) };
 };
 const caller = await create("caller");
 const prey = await create("prey");

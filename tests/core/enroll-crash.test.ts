@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { systemEntropy } from "#kit/entropy.ts";
 import { encodePem } from "#proto/pem.ts";
-import { createTestCa, createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { createTestCa, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { clientCertificateHeader } from "#scripts/lab/core-process.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { type IngestCore, prepareIngestCore } from "#scripts/lab/ingest-core.ts";
@@ -13,6 +13,7 @@ import { createOperatorApi, createPolicyWithToken } from "#scripts/lab/operator-
 import { seedPeople } from "#scripts/lab/people.ts";
 import {
   collectorOf,
+  enrollmentOf,
   identityPrefix,
   type TestCollector,
   withProof,
@@ -148,12 +149,7 @@ it.each(Object.keys(points))(
     const deviceId = crypto.randomUUID();
     const identity = identityPrefix + deviceId;
     const key = await createTestKey();
-    const body = {
-      csr_pem: await createTestCsr({ key, uri: identity }),
-      device_id: deviceId,
-      platform: "linux/amd64",
-      collector_version: "1.0.0",
-    };
+    const body = await enrollmentOf(deviceId, { key });
     const enroll = () => post("/v1/collector/enroll", { Authorization: `Bearer ${token}` }, body);
 
     rmSync(file("signed.pem"), { force: true });

@@ -20,9 +20,9 @@ import { readKeyFile } from "#functions/node/config-files.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
-import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
 import { findPorts } from "#scripts/ports.ts";
+import { enrollmentOf } from "../support/collector.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { replaceTexts } from "../support/documented-block.ts";
 import { type KubernetesIssuer, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
@@ -180,19 +180,10 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
     .args?.find((arg) => arg.startsWith("--identity-prefix="))
     ?.split("=")[1];
   const enrollAt = async (url: string, token: string, deviceId: string) => {
-    const csr_pem = await createTestCsr({
-      key: await createTestKey(),
-      uri: `${prefix}${deviceId}`,
-    });
     const response = await fetch(`${url}/v1/collector/enroll`, {
       method: "POST",
       headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-      body: JSON.stringify({
-        csr_pem,
-        device_id: deviceId,
-        platform: "linux/amd64",
-        collector_version: "1.0.0",
-      }),
+      body: JSON.stringify(await enrollmentOf(deviceId, { prefix: prefix ?? "" })),
     });
     const { code } = await response.json();
     return { status: response.status, code, retryAfter: response.headers.get("retry-after") };

@@ -24,26 +24,34 @@ export interface TestCollector {
 /** The prefix of the identities of all test collectors. */
 export const identityPrefix = "https://fleet.test/d/";
 
-/** Creates a policy and an unlimited token as an admin. Returns the raw token, and enrolls hosts with it. */
+/**
+ * Creates a policy as an admin, and a token of it that is unlimited unless its `terms` say otherwise. Returns the raw token, enrolls hosts with
+ * it, and creates more tokens.
+ */
 export const createTestToken = async (
   { api, clock }: Pick<TestCore, "api" | "clock">,
   policy: Readonly<Record<string, unknown>> = {},
+  terms: object = {},
 ) => {
-  const made = await api("POST", "/v1/collector/enrollment-policies", {
-    as: "admin",
-    body: { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix], ...policy },
-  });
+  const policies = "/v1/collector/enrollment-policies";
+  const named = { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix] };
+  const made = await api("POST", policies, { as: "admin", body: { ...named, ...policy } });
   // Ids are ordered by millisecond, and randomly within one.
   await clock.advance(1000);
   const policyId = String(made.body.id);
-  const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
-  const { body } = await api("POST", path, { as: "admin", body: { max_uses: 0 } });
-  const token = String(body.token);
+  const createToken = async (of: object = {}) => {
+    const body = { max_uses: 0, ...of };
+    const answer = await api("POST", `${policies}/${policyId}/tokens`, { as: "admin", body });
+    return { tokenId: String(answer.body.id), token: String(answer.body.token) };
+  };
+  const { tokenId, token } = await createToken(terms);
   const enroll = (deviceId: string, kind?: TestKeyKind) =>
     enrollTestCollector({ api }, { token, deviceId, ...(kind && { kind }) });
   return {
     token,
+    tokenId,
     policyId,
+    createToken,
     enroll,
     /** Enrolls hosts at once. */
     enrollAll: <const Names extends readonly string[]>(...names: Names) =>
@@ -67,16 +75,21 @@ export const enrollmentOf = async (
   collector_version: "1.0.0",
 });
 
+/** Sends an enrollment by a token. */
+export const postEnrollment = (
+  { api }: Pick<TestCore, "api">,
+  token: string,
+  body: object,
+  call: Call = {},
+) => api("POST", "/v1/collector/enroll", { as: { bearer: token }, body, ...call });
+
 /** Enrolls a host through the API. */
 export const enrollTestCollector = async (
-  { api }: Pick<TestCore, "api">,
+  test: Pick<TestCore, "api">,
   { token, deviceId, kind = "p256" }: { token: string; deviceId: string; kind?: TestKeyKind },
 ): Promise<TestCollector> => {
   const key = await createTestKey(kind);
-  const answer = await api("POST", "/v1/collector/enroll", {
-    as: { bearer: token },
-    body: await enrollmentOf(deviceId, { key }),
-  });
+  const answer = await postEnrollment(test, token, await enrollmentOf(deviceId, { key }));
   if (answer.status !== 201) throw new Error(`enrollment failed: ${JSON.stringify(answer.body)}`);
   return collectorOf(key, answer.body);
 };

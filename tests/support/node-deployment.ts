@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
-import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
+import type { TestKey } from "#scripts/lab/ca/test-pki.ts";
+import { enrollmentOf, postEnrollment } from "./collector.ts";
 import { createTestCore } from "./core.ts";
 import {
   coreAudience,
@@ -23,7 +24,7 @@ export const createNodeDeployment = async () => {
   const test = await createTestCore({
     env: { SVC_WORKLOAD_ISSUERS: `issuers: [${issuers.join(", ")}]` },
   });
-  const { api, clock, db } = test;
+  const { clock, db } = test;
   const path = "/v1/collector/enrollment-policies";
   let names = 0;
   const nameOf = (what: string) => `${what}-${++names}`;
@@ -59,21 +60,8 @@ export const createNodeDeployment = async () => {
       deviceId: string,
       { key, from }: { key?: TestKey; from?: string } = {},
     ) => {
-      const csr_pem = await createTestCsr({
-        key: key ?? (await createTestKey()),
-        uri: nodePrefix + deviceId,
-      });
-      const body = {
-        csr_pem,
-        device_id: deviceId,
-        platform: "linux/amd64",
-        collector_version: "1.0.0",
-      };
-      return api("POST", "/v1/collector/enroll", {
-        as: { bearer: token },
-        body,
-        from: from ?? addressOf(),
-      });
+      const body = await enrollmentOf(deviceId, { key, prefix: nodePrefix });
+      return postEnrollment(test, token, body, { from: from ?? addressOf() });
     },
     /** Returns the audit events of an address. */
     eventsFrom: (address: string) =>

@@ -17,6 +17,7 @@ import {
   createTestToken,
   enrollmentOf,
   identityPrefix,
+  postEnrollment,
   sendHeartbeat,
 } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
@@ -34,7 +35,7 @@ const test = await useTestCore({
     },
   }),
 });
-const { api, clock, db } = test;
+const { clock, db } = test;
 let devices = 0;
 beforeEach(() => {
   whileSigning = async () => undefined;
@@ -55,13 +56,7 @@ const holdSigning = () => {
   return { signed: signed.promise, resume };
 };
 const enroll = (token: string, body: object, from = "127.0.0.1", headers = {}) =>
-  api("POST", "/v1/collector/enroll", {
-    headers: { Authorization: `Bearer ${token}`, ...headers },
-    body,
-    from,
-  });
-const tokenId = async () =>
-  String((await db.execute(sql`select id from bootstrap_token order by id desc limit 1`))[0]?.id);
+  postEnrollment(test, token, body, { headers, from });
 const certificates = async () => (await db.select().from(certificate)).length;
 const counted = async (id: string) =>
   (
@@ -80,13 +75,10 @@ describe("an enrollment that fails between signing and recording", () => {
     const recorded = () =>
       db.$count(certificate, eq(certificate.serialNumber, issued.serialNumber));
     const [held] = await db.select().from(enrollmentReservation);
-    expect(held).toMatchObject({
-      identity: identityPrefix + deviceId,
-      spkiSha256: expect.anything(),
-    });
+    const identity = identityPrefix + deviceId;
+    expect(held).toMatchObject({ identity, spkiSha256: expect.anything() });
     expect(held?.serialNumber.replace(/^0+/, "")).toBe(issued.serialNumber.replace(/^0+/, ""));
     expect(await recorded()).toBe(0);
-    const identity = identityPrefix + deviceId;
     const unrecorded = collectorOf(key, { identity, certificate_pem: issued.certificatePem });
     expect((await sendHeartbeat(test, unrecorded)).body.code).toBe("certificate_unknown");
 
@@ -171,8 +163,7 @@ describe("an enrollment that fails between signing and recording", () => {
     expect(await codeOf(first.token, again)).toBe("identity_revoked");
 
     const second = await createTestToken(test);
-    const id = await tokenId();
-    whileSigning = async () => void (await admin(`tokens/${id}/revoke`));
+    whileSigning = async () => void (await admin(`tokens/${second.tokenId}/revoke`));
     const fresh = await requestOf();
     expect(await codeOf(second.token, fresh)).toBe("token_invalid");
 

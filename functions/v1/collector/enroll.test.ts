@@ -3,75 +3,61 @@ import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { isWellFormedToken } from "#functions/domain/enrollment/bootstrap-token.ts";
 import { decodePem, encodePem } from "#proto/pem.ts";
-import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
-import { enrollmentOf } from "#tests/support/collector.ts";
+import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import {
+  createTestToken,
+  enrollmentOf,
+  identityPrefix,
+  postEnrollment,
+} from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { tablesWith } from "#tests/support/stored-text.ts";
 
 const test = await useTestCore();
-const { admin, api, clock } = test;
+const { admin, clock } = test;
 
-const prefix = "spiffe://fleet.test/host/";
-const policyPath = "/v1/collector/enrollment-policies";
 let names = 0;
-
-const createPolicy = async (fields: object = {}) => {
-  const body = { name: `policy ${++names}`, allowed_identity_prefixes: [prefix], ...fields };
-  return (await admin.post<{ id: string }>(policyPath, body)).body;
-};
-
-const createToken = async (policyId: string, fields: object = {}) =>
-  (await admin.post<{ id: string; token: string }>(`${policyPath}/${policyId}/tokens`, fields))
-    .body;
-
 const device = () => `web-${++names}`;
-
-const request = async (deviceId: string, fields: object = {}, key?: TestKey) => ({
-  ...(await enrollmentOf(deviceId, { key, prefix })),
-  hostname: "web-1.fleet.test",
-  ...fields,
-});
-
 const enroll = (token: string, body: object, from = "127.0.0.1") =>
-  api("POST", "/v1/collector/enroll", {
-    headers: { Authorization: `Bearer ${token}` },
-    body,
-    from,
-  });
-
-const newToken = async (policy: object = {}, token: object = {}) =>
-  createToken((await createPolicy(policy)).id, { max_uses: 0, ...token });
+  postEnrollment(test, token, body, { from });
+/** Enrolls a host of its own. */
+const enrollNew = async (token: string) => enroll(token, await enrollmentOf(device()));
 
 describe("POST /v1/collector/enroll", () => {
   it("issues the documented certificate profile for a token that is stored as a hash only", {
     tags: "workerd",
   }, async () => {
-    const policy = await createPolicy();
-    const created = await createToken(policy.id, {});
-    expect(isWellFormedToken(created.token)).toBe(true);
+    const { token } = await createTestToken(test);
+    expect(isWellFormedToken(token)).toBe(true);
     const deviceId = device();
-    const { status, body, headers } = await enroll(created.token, await request(deviceId));
-    expect(status).toBe(201);
-    expect(headers.get("cache-control")).toBe("no-store");
-    expect(body).toMatchObject({ identity: prefix + deviceId, heartbeat_interval_seconds: 60 });
+    const identity = identityPrefix + deviceId;
+    const { status, body, headers } = await enroll(token, await enrollmentOf(deviceId));
+    expect([status, headers.get("cache-control")]).toEqual([201, "no-store"]);
+    expect(body).toMatchObject({
+      identity,
+      heartbeat_interval_seconds: 60,
+      renew_after: clock.iso(907_200_000),
+    });
     const certificate = new X509Certificate(String(body.certificate_pem));
-    expect(certificate.subjectAltName).toBe(`URI:${prefix}${deviceId}`);
-    expect(certificate.ca).toBe(false);
-    expect(certificate.keyUsage).toEqual(["1.3.6.1.5.5.7.3.2"]);
+    const { subjectAltName, ca, keyUsage, validFromDate, validToDate } = certificate;
+    expect({ subjectAltName, ca, keyUsage, validFromDate, validToDate }).toEqual({
+      subjectAltName: `URI:${identity}`,
+      ca: false,
+      keyUsage: ["1.3.6.1.5.5.7.3.2"],
+      validFromDate: new Date(clock.now() - 60_000),
+      validToDate: new Date(clock.now() + 1_814_400_000),
+    });
     expect(certificate.verify(new X509Certificate(test.ca.pem).publicKey)).toBe(true);
-    const now = clock.now();
-    expect(certificate.validToDate.getTime()).toBe(now + 1_814_400_000);
-    expect(certificate.validFromDate.getTime()).toBe(now - 60_000);
-    expect(body.renew_after).toBe(new Date(now + 907_200_000).toISOString());
-    const [event] = await test.events("action=collector.enroll");
-    expect(event).toMatchObject({ outcome: "success", target: { id: body.identity_id } });
+    expect(await test.events("action=collector.enroll")).toMatchObject([
+      { outcome: "success", target: { id: body.identity_id } },
+    ]);
   });
 
   it("E12: keeps the raw token out of the database, the log and the errors", async () => {
-    const { token } = await newToken();
-    await enroll(token, await request(device()));
-    await enroll(token, { ...(await request("x")), csr_pem: token, platform: token });
-    await enroll(`${token}x`, await request(device()));
+    const { token } = await createTestToken(test);
+    await enrollNew(token);
+    await enroll(token, { ...(await enrollmentOf("x")), csr_pem: token, platform: token });
+    await enrollNew(`${token}x`);
     const secret = token.slice(12);
     expect(await tablesWith(test.db, secret)).toEqual([]);
     expect(test.log.lines.length).toBeGreaterThan(0);
@@ -81,14 +67,16 @@ describe("POST /v1/collector/enroll", () => {
   it("E1: among enrollments at once, each token admits its number of uses, and a refused request refuses no other", async () => {
     // In workerd nothing is shared between requests: with more of them the last would wait longer than a call may take.
     const hosts = 8;
-    const policy = await createPolicy({ allowed_platforms: ["linux"] });
-    const once = await Promise.all(Array.from({ length: hosts }, () => createToken(policy.id)));
-    const thrice = await createToken(policy.id, { max_uses: 3 });
-    const revoked = await createToken(policy.id, { max_uses: 0 });
-    await admin.post(`/v1/collector/tokens/${revoked.id}/revoke`, {});
+    const revoked = await createTestToken(test, { allowed_platforms: ["linux"] });
+    const { policyId, createToken } = revoked;
+    const tokens = Array.from({ length: hosts }, () => createToken({ max_uses: 1 }));
+    const once = await Promise.all(tokens);
+    const thrice = await createToken({ max_uses: 3 });
+    await admin.post(`/v1/collector/tokens/${revoked.tokenId}/revoke`, {});
     const key = await createTestKey();
     const outcomeOf = async (token: string, index: number, fields: object = {}) => {
-      const answer = await enroll(token, await request(device(), fields, key), `10.9.${index}.1`);
+      const body = { ...(await enrollmentOf(device(), { key })), ...fields };
+      const answer = await enroll(token, body, `10.9.${index}.1`);
       return answer.status === 201 ? "issued" : String(answer.body.code);
     };
     // Two hosts for each token of one use, five for the token of three, and requests that fail for other reasons in between.
@@ -108,27 +96,27 @@ describe("POST /v1/collector/enroll", () => {
     // Each token has its uses, and the address of the host that it admitted.
     const stored = await test.db.execute(
       sql`select id, use_count::int as uses, last_used_address as address from bootstrap_token
-        where policy_id = ${policy.id} and use_count > 0 order by id`,
+        where policy_id = ${policyId} and use_count > 0 order by id`,
     );
-    const winners = once.map(({ id }, at) => {
+    const winners = once.map(({ tokenId: id }, at) => {
       const winner = answers[2 * at] === "issued" ? at : 100 + at;
       return { id, uses: 1, address: `10.9.${winner}.1` };
     });
-    const expected = [...winners, { id: thrice.id, uses: 3, address: expect.any(String) }];
+    const expected = [...winners, { id: thrice.tokenId, uses: 3, address: expect.any(String) }];
     expect(stored).toEqual(expected.toSorted((a, b) => (a.id < b.id ? -1 : 1)));
     const [counted] = await test.db.execute(
-      sql`select enrollment_count::int as n from enrollment_policy where id = ${policy.id}`,
+      sql`select enrollment_count::int as n from enrollment_policy where id = ${policyId}`,
     );
     expect(counted).toEqual({ n: hosts + 3 });
   });
 
   it("keeps a policy's limit of 7 exact under parallel enrollments with several tokens", async () => {
-    const policy = await createPolicy({ max_enrollments: 7 });
-    const tokens = await Promise.all([0, 1, 2].map(() => createToken(policy.id, { max_uses: 0 })));
+    const { createToken } = await createTestToken(test, { max_enrollments: 7 });
+    const tokens = await Promise.all([0, 1, 2].map(() => createToken()));
     const key = await createTestKey();
     const answers = await Promise.all(
       Array.from({ length: 50 }, async (_, at) => {
-        const body = await request(device(), {}, key);
+        const body = await enrollmentOf(device(), { key });
         return enroll(tokens[at % 3]?.token ?? "", body, `10.2.${at}.1`);
       }),
     );
@@ -140,51 +128,50 @@ describe("POST /v1/collector/enroll", () => {
   });
 
   it("answers a retry of the same token and key with the same certificate, and counts one use", async () => {
-    const { token } = await newToken({}, { max_uses: 1 });
-    const body = await request(device());
-    const first = await enroll(token, body);
+    const { token } = await createTestToken(test, {}, { max_uses: 1 });
+    const body = await enrollmentOf(device());
+    const { certificate_pem } = (await enroll(token, body)).body;
     await clock.advance(9 * 60_000);
-    const again = await enroll(token, body);
-    expect(again.status).toBe(201);
-    expect(again.body.certificate_pem).toBe(first.body.certificate_pem);
+    expect(await enroll(token, body)).toMatchObject({ status: 201, body: { certificate_pem } });
     await clock.advance(60_000);
     expect((await enroll(token, body)).body.code).toBe("token_invalid");
   });
 
   it("throttles an address after ten failures in five minutes, while a valid token still enrolls from it", async () => {
-    const { token } = await newToken();
+    const { token } = await createTestToken(test);
     const from = "2001:db8:1:2::7";
     const bad = async (address: string) =>
-      (await enroll("nonsense", await request("x"), address)).body.code;
+      (await enroll("nonsense", await enrollmentOf("x"), address)).body.code;
     for (let failure = 0; failure < 10; failure++) expect(await bad(from)).toBe("token_invalid");
     expect(await bad(from)).toBe("throttled");
     expect(await bad("2001:db8:1:2:ffff::1")).toBe("throttled");
     expect(await bad("2001:db8:1:3::7")).toBe("token_invalid");
-    expect((await enroll(token, await request(device()), from)).status).toBe(201);
+    expect((await enroll(token, await enrollmentOf(device()), from)).status).toBe(201);
     await clock.advance(5 * 60_000);
     expect(await bad(from)).toBe("token_invalid");
   });
 
   it("accepts a platform of an allowed system, and the device that a token is bound to", async () => {
-    const { token } = await newToken({ allowed_platforms: ["linux/amd64", "darwin"] });
-    const darwin = await request(device(), { platform: "darwin/arm64" });
+    const platforms = { allowed_platforms: ["linux/amd64", "darwin"] };
+    const { token } = await createTestToken(test, platforms);
+    const darwin = { ...(await enrollmentOf(device())), platform: "darwin/arm64" };
     expect((await enroll(token, darwin)).status).toBe(201);
-    const other = { ...(await request(device())), device_id: "someone-else" };
+    const other = { ...(await enrollmentOf(device())), device_id: "someone-else" };
     expect((await enroll(token, other)).body.detail).toBe(
-      `The policy allows ${prefix} followed by the device id`,
+      `The policy allows ${identityPrefix} followed by the device id`,
     );
-    const bound = await newToken({}, { bound_device_id: "only-me" });
-    expect((await enroll(bound.token, await request("only-me"))).status).toBe(201);
+    const bound = await createTestToken(test, {}, { bound_device_id: "only-me" });
+    await bound.enroll("only-me");
   });
 
   it("limits the rollout of a sliding hour", async () => {
-    const { token } = await newToken({ max_enrollments_per_hour: 2 }, { ttl_seconds: 86_400 });
-    const outcome = async () =>
-      (await enroll(token, await request(device()))).body.code ?? "issued";
+    const limit = { max_enrollments_per_hour: 2 };
+    const { token } = await createTestToken(test, limit, { ttl_seconds: 86_400 });
+    const outcome = async () => (await enrollNew(token)).body.code ?? "issued";
     expect(await outcome()).toBe("issued");
     await clock.advance(1_800_000);
     expect(await outcome()).toBe("issued");
-    const refused = await enroll(token, await request(device()));
+    const refused = await enrollNew(token);
     expect(refused).toMatchObject({ body: { code: "enrollment_rate_limited" } });
     expect(refused.headers.get("retry-after")).toBe("60");
     await clock.advance(1_799_999);
@@ -196,26 +183,25 @@ describe("POST /v1/collector/enroll", () => {
 
   it("replaces the certificate of an identity where the policy says so", async () => {
     const deviceId = device();
-    const first = await enroll((await newToken()).token, await request(deviceId));
-    const { token } = await newToken({ reenrollment: "replace" });
-    const { body } = await enroll(token, await request(deviceId));
-    const { items } = await test.auditor.read<{ items: object[] }>(
-      `/v1/collector/identities/${body.identity_id}/certificates`,
+    const first = await (await createTestToken(test)).enroll(deviceId);
+    const second = await (await createTestToken(test, { reenrollment: "replace" })).enroll(
+      deviceId,
     );
-    expect(items).toMatchObject([
-      { id: body.certificate_id, status: "active" },
-      { id: first.body.certificate_id, status: "replaced" },
+    const path = `/v1/collector/identities/${second.identityId}/certificates`;
+    expect((await test.auditor.read(path)).items).toMatchObject([
+      { id: second.certificateId, status: "active" },
+      { id: first.certificateId, status: "replaced" },
     ]);
   });
 });
 
-it("E10: certificate requests answers a broken, weak or huge request with 4xx and keeps serving", {
+it("E10: answers a broken, weak or huge request with 4xx and keeps serving", {
   tags: "workerd",
 }, async () => {
-  const { token } = await newToken();
-  const good = await request(device());
+  const { token } = await createTestToken(test);
+  const good = await enrollmentOf(device());
   const of = async (kind: "rsa1024" | "p521") =>
-    createTestCsr({ key: await createTestKey(kind), uri: prefix + good.device_id });
+    createTestCsr({ key: await createTestKey(kind), uri: identityPrefix + good.device_id });
   const label = "CERTIFICATE REQUEST";
   const der = decodePem(good.csr_pem, label) ?? new Uint8Array();
   const flipped = encodePem(der.with(-1, (der.at(-1) ?? 0) ^ 1), label);

@@ -2,11 +2,16 @@ import { hash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { createTestToken, enrollmentOf, identityPrefix } from "#tests/support/collector.ts";
+import {
+  createTestToken,
+  enrollmentOf,
+  identityPrefix,
+  postEnrollment,
+} from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
-const { auditor, admin, api, clock } = test;
+const { auditor, admin, clock } = test;
 
 interface Simulation {
   allowed: boolean;
@@ -21,13 +26,6 @@ const simulate = async (policyId: string, body: object = {}) => {
   const answer = await auditor.post<Simulation & { status?: number }>(path, { ...usual, ...body });
   return answer.body;
 };
-const createTokenOf = async (policyId: string, terms: object) => {
-  const { body } = await admin.post(`/v1/collector/enrollment-policies/${policyId}/tokens`, {
-    max_uses: 0,
-    ...terms,
-  });
-  return { id: String(body.id), raw: String(body.token) };
-};
 const digest = (token: string) => hash("sha256", token, "hex");
 const enroll = async (
   token: string,
@@ -35,7 +33,7 @@ const enroll = async (
   prefix = identityPrefix,
 ) => {
   const body = { ...(await enrollmentOf(device_id, { prefix })), platform };
-  return api("POST", "/v1/collector/enroll", { as: { bearer: token }, body, from: address });
+  return postEnrollment(test, token, body, { from: address });
 };
 
 type Values<Of> = Of extends fc.Arbitrary<infer Value> ? Value : never;
@@ -130,25 +128,26 @@ it("decides as enrollment does, for any policy, token, host and history", async 
   const property = fc.asyncProperty(policies, tokens, histories, run);
   async function run(policy: object, terms: object, steps: Values<typeof uses>[]) {
     const fleet = `https://fleet.test/${++fleets}/`;
-    const { policyId } = await createTestToken(test, {
-      ...policy,
-      allowed_identity_prefixes: [fleet],
-    });
-    const token = await createTokenOf(policyId, terms);
+    const prefixes = { allowed_identity_prefixes: [fleet] };
+    const { policyId, tokenId, token } = await createTestToken(
+      test,
+      { ...policy, ...prefixes },
+      terms,
+    );
     let hostId: string | undefined;
     for (const { device_id, platform, network, prefix, advanceMs, before } of steps) {
       await clock.advance(advanceMs);
       if (before === "freeze")
         await admin.post(`/v1/collector/enrollment-policies/${policyId}/freeze`);
-      if (before === "revoke token") await admin.post(`/v1/collector/tokens/${token.id}/revoke`);
+      if (before === "revoke token") await admin.post(`/v1/collector/tokens/${tokenId}/revoke`);
       if (before === "revoke host" && hostId !== undefined) await test.revoke(hostId);
       addresses += 1;
       const address = `${network}${addresses >> 8}.${addresses & 255}`;
       const use = { device_id, platform, address };
       const identity_prefix = prefix === identityPrefix ? fleet : prefix;
-      const token_sha256 = digest(token.raw);
+      const token_sha256 = digest(token);
       const simulated = await simulate(policyId, { ...use, identity_prefix, token_sha256 });
-      const real = await enroll(token.raw, use, identity_prefix);
+      const real = await enroll(token, use, identity_prefix);
       if (real.status === 201) hostId = String(real.body.identity_id);
       seen.add(simulated.rule);
       const { code = null } = real.body;

@@ -7,7 +7,7 @@ import {
   type TokenPage,
   tokenStates,
 } from "#proto/operator/enrollment.ts";
-import { createTestToken, enrollTestCollector } from "#tests/support/collector.ts";
+import { createTestToken, enrollTestCollector, postEnrollment } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { readCsv } from "#tests/support/csv.ts";
 
@@ -19,12 +19,6 @@ const tokens = async (query = "") => (await get<TokenPage>(`/v1/collector/tokens
 /** Returns the sum of a figure over groups. */
 const sumOf = <Name extends string>(groups: readonly Record<Name, number>[], name: Name) =>
   groups.reduce((sum, { [name]: value }) => sum + value, 0);
-const tokenOf = async (policyId: string, terms: object) => {
-  const { body } = await admin(`enrollment-policies/${policyId}/tokens`, terms);
-  await test.clock.advance(1000);
-  return { id: String(body.id), token: String(body.token) };
-};
-
 /** Every raw token of this file. */
 const raw: string[] = [];
 let openPolicy: string;
@@ -33,24 +27,26 @@ beforeAll(async () => {
   const frozen = await createTestToken(test, { name: "frozen" });
   openPolicy = open.policyId;
   raw.push(open.token, frozen.token);
-  const made = [
-    await tokenOf(openPolicy, { max_uses: 1 }),
-    await tokenOf(openPolicy, { max_uses: 0, ttl_seconds: 60 }),
-    await tokenOf(openPolicy, { max_uses: 2, description: "for the web servers" }),
-    await tokenOf(openPolicy, {}),
+  const createToken = async (of: typeof open, terms: object) => {
+    const made = await of.createToken(terms);
+    raw.push(made.token);
+    await test.clock.advance(1000);
+    return made;
+  };
+  const once = await createToken(open, { max_uses: 1 });
+  const short = await createToken(open, { ttl_seconds: 60 });
+  await createToken(open, { max_uses: 2, description: "for the web servers" });
+  const revoked = [
+    await createToken(open, { max_uses: 1 }),
     // Whatever ends first names the state: this one is revoked, and its policy is frozen.
-    await tokenOf(frozen.policyId, {}),
+    await createToken(frozen, { max_uses: 1 }),
   ];
-  raw.push(...made.map(({ token }) => token));
-  const [once, short, , revoked, both] = made;
-  await enrollTestCollector(test, { token: once?.token ?? "", deviceId: "first" });
-  await admin(`tokens/${revoked?.id}/revoke`);
-  await admin(`tokens/${both?.id}/revoke`);
+  await enrollTestCollector(test, { token: once.token, deviceId: "first" });
+  for (const { tokenId } of revoked) await admin(`tokens/${tokenId}/revoke`);
   await admin(`enrollment-policies/${frozen.policyId}/freeze`);
   await test.clock.advance(61_000);
-  const refuse = (token: string, from: string) =>
-    test.api("POST", "/v1/collector/enroll", { as: { bearer: token }, body: {}, from });
-  await refuse(short?.token ?? "", "10.0.0.1");
+  const refuse = (token: string, from: string) => postEnrollment(test, token, {}, { from });
+  await refuse(short.token, "10.0.0.1");
   for (let times = 0; times < 3; times++) await refuse(frozen.token, "10.0.0.2");
   await refuse("svcbt_unknown", "10.0.0.3");
   await test.clock.advance(70_000);
