@@ -34,7 +34,7 @@ export const allowedUses: AllowedUses = [
   {
     reason: "limits a socket of node:tls, node:http or node:http2, which no simulation has",
     uses: {
-      "functions/node/http/http-listener.ts": ["randomUUID", "setTimeout"],
+      "functions/node/http/http-listener.ts": ["randomUUID", "setInterval", "setTimeout"],
       "functions/node/ingest/handshake-limits.ts": ["setTimeout"],
       "functions/node/ingest/ingest-connections.ts": ["setImmediate", "setTimeout"],
       "functions/node/ingest/ingest-listener.ts": ["randomUUID", "setInterval", "setTimeout"],

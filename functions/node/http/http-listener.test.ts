@@ -3,6 +3,7 @@ import { type IncomingMessage, get as requestOf } from "node:http";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { expect, it } from "vitest";
+import { systemClock } from "#kit/clock.ts";
 import { listenHttp } from "./http-listener.ts";
 
 const app = { fetch: () => new Response("fine") };
@@ -34,6 +35,23 @@ it.each(["1.0", "1.1"])(
     await listener.close(0);
   },
 );
+
+it("closes as soon as its last response has ended, though the client keeps the connection", async () => {
+  const responding = Promise.withResolvers<Response>();
+  const asked = Promise.withResolvers<void>();
+  const fetchSlowly = () => {
+    asked.resolve();
+    return responding.promise;
+  };
+  const listener = await listenHttp({ fetch: fetchSlowly }, { port: 0, host: "127.0.0.1" });
+  const answer = get("127.0.0.1", listener.port);
+  await asked.promise;
+  const closing = listener.close(60_000).then(() => "closed");
+  responding.resolve(new Response("late"));
+  expect(await answer).toBe("late");
+  const late = systemClock.sleep(10_000).then(() => "still open");
+  expect(await Promise.race([closing, late])).toBe("closed");
+});
 
 it("answers on every interface without a configured address", async () => {
   const listener = await listenHttp(app, { port: 0, host: null });

@@ -37,6 +37,8 @@ export const httpPeerOf = (c: HttpContext): Peer => {
 
 /** A connection on which nothing has been sent or received for this time ends; a stream of events sends a comment in less. */
 const idleMs = 120_000;
+/** A closing listener ends idle connections this often. */
+const closeIdleMs = 50;
 
 /**
  * Serves a fetch handler over HTTP/1.1 on one address, or on every interface for `host` null. Limits slow and idle clients, and compresses
@@ -86,11 +88,13 @@ export const listenHttp = async (
     close: (graceMs) =>
       new Promise((resolve) => {
         const timer = setTimeout(() => server.closeAllConnections(), graceMs);
+        // Again and again: a client may keep a connection whose last response ends later.
+        const closing = setInterval(() => server.closeIdleConnections(), closeIdleMs);
         server.close(() => {
           clearTimeout(timer);
+          clearInterval(closing);
           resolve();
         });
-        server.closeIdleConnections();
       }),
   };
 };
