@@ -49,7 +49,6 @@ const units = [
   '"',
   "[",
   "{",
-].concat([
   "\\",
   "/",
   "/a",
@@ -64,7 +63,7 @@ const units = [
   "eyJ.",
   "--a\r\n",
   "svc_sign_in_abcdefgh=a; ",
-]);
+];
 const fill = (unit: string, bytes: number) =>
   unit.repeat(Math.ceil(bytes / unit.length)).slice(0, bytes);
 
@@ -73,8 +72,18 @@ const toWeb = (path: string, init?: RequestInit) =>
   web.app.request(new Request(`${web.origin}${path}`, init));
 const toCore = (path: string, init?: RequestInit) =>
   web.core.fetch(new Request(`http://core.test${path}`, init));
-/** Without what no header may contain. */
-const headerText = (text: string) => text.replaceAll(/[\r\n]/g, "x").trim();
+/** Sends a text behind the start of a path. */
+const inPath =
+  (to: typeof toWeb, start: string, headers: Record<string, string> = {}): Send =>
+  (text) =>
+    to(start + text, { headers });
+/** Sends a text in a header, behind its start and without what no header may contain. */
+const inHeader =
+  (to: typeof toWeb, path: string, name: string, start = "", init: RequestInit = {}): Send =>
+  (text) => {
+    const value = start + text.replaceAll(/[\r\n]/g, "x").trim();
+    return to(path, { ...init, headers: { ...Object(init.headers), [name]: value } });
+  };
 
 const form = "application/x-www-form-urlencoded";
 const posted = (
@@ -86,6 +95,7 @@ const posted = (
   body,
   headers: { "Content-Type": type, Origin: web.origin, ...headers },
 });
+const postedJson = posted("application/json", "{}");
 
 /** Returns the slowest text with its time, if one takes too long. */
 const findSlow = async (bytes: number, send: Send, of: readonly string[] = units) => {
@@ -117,24 +127,17 @@ describe("N1: hostile bytes without credentials take less than 10 ms", () => {
     "as a form, JSON or multipart to %s, of 16 KiB, 1 MiB and 16 MiB",
     async (_, [to, path]) => {
       expect(await findSlow(formBytesMax, (text) => to(path, posted(form, text)))).toEqual([]);
-      for (const type of ["application/json", "multipart/form-data; boundary=a"])
-        expect(
-          await findSlow(formBytesMax, (text) => to(path, posted(type, text)), [
-            "a&",
-            "[",
-            "--a\r\n",
-          ]),
-        ).toEqual([]);
+      for (const type of ["application/json", "multipart/form-data; boundary=a"]) {
+        const send: Send = (text) => to(path, posted(type, text));
+        expect(await findSlow(formBytesMax, send, ["a&", "[", "--a\r\n"])).toEqual([]);
+      }
       for (const bytes of [mebibyte, 16 * mebibyte]) {
         const init = posted(form, new TextEncoder().encode(fill("a&", bytes)), {
           "Content-Length": String(bytes),
         });
-        const send = async (request: Request) => {
-          const { status } = await (to === toWeb
-            ? web.app.request(request)
-            : web.core.fetch(request));
-          expect(status).toBeLessThan(500);
-        };
+        const program = to === toWeb ? web.app.request : web.core.fetch;
+        const send = async (request: Request) =>
+          expect((await program(request)).status).toBeLessThan(500);
         // Making a request, which copies its body, does not count.
         const make = () => new Request(new URL(path, web.origin), init);
         expect(await cpuMillisecondsOf(cpuMsMax, send, make)).toBeLessThan(cpuMsMax);
@@ -142,103 +145,52 @@ describe("N1: hostile bytes without credentials take less than 10 ms", () => {
     },
   );
 
+  const heartbeatPath = "/v1/collector/heartbeat";
+  const exchangePath = "/v1/operator/token-exchange";
+  const openApiPath = "/v1/openapi.json";
   it.each<[string, number, Send]>([
-    ["path of web", headBytes, (text) => toWeb(`/${text}`)],
-    ["path of web's API", headBytes, (text) => toWeb(`/v1/${text}`)],
-    ["path of core", headBytes, (text) => toCore(`/v1/${text}`)],
-    [
-      "query of web's application",
-      queryBytes,
-      (text) => toWeb(`/?${text}`, { headers: { Accept: "text/html" } }),
-    ],
-    ["query of web's sign-in page", queryBytes, (text) => toWeb(`/login?${text}`)],
-    ["query of web's sign-in", queryBytes, (text) => toWeb(`/api/auth/login?${text}`)],
-    ["query of web's callback", queryBytes, (text) => toWeb(`/api/auth/callback/idp?${text}`)],
-    ["query of web's consent", queryBytes, (text) => toWeb(`/cli/authorize?redirect_uri=${text}`)],
-    ["query of web's device page", queryBytes, (text) => toWeb(`/device?user_code=${text}`)],
-    ["long query of web", headBytes, (text) => toWeb(`/login?${text}`)],
-    ["query of core", headBytes, (text) => toCore(`/v1/audit-events?${text}`)],
-    [
-      "cookies of a session",
-      headBytes,
-      (text) => toWeb("/api/session", { headers: { Cookie: headerText(text) } }),
-    ],
-    [
-      "cookies of a sign-in",
-      headBytes,
-      (text) => toWeb("/api/auth/login", { headers: { Cookie: headerText(text) } }),
-    ],
-    [
-      "bearer of web",
-      headBytes,
-      (text) => toWeb("/v1/whoami", { headers: { Authorization: `Bearer ${headerText(text)}` } }),
-    ],
-    [
-      "bearer of core",
-      4_096,
-      (text) => toCore("/v1/whoami", { headers: { Authorization: `Bearer ${headerText(text)}` } }),
-    ],
-    [
-      "ops bearer",
-      headBytes,
-      (text) => toCore("/metrics", { headers: { Authorization: `Bearer ${headerText(text)}` } }),
-    ],
+    ["path of web", headBytes, inPath(toWeb, "/")],
+    ["path of web's API", headBytes, inPath(toWeb, "/v1/")],
+    ["path of core", headBytes, inPath(toCore, "/v1/")],
+    ["query of web's application", queryBytes, inPath(toWeb, "/?", { Accept: "text/html" })],
+    ["query of web's sign-in page", queryBytes, inPath(toWeb, "/login?")],
+    ["query of web's sign-in", queryBytes, inPath(toWeb, "/api/auth/login?")],
+    ["query of web's callback", queryBytes, inPath(toWeb, "/api/auth/callback/idp?")],
+    ["query of web's consent", queryBytes, inPath(toWeb, "/cli/authorize?redirect_uri=")],
+    ["query of web's device page", queryBytes, inPath(toWeb, "/device?user_code=")],
+    ["long query of web", headBytes, inPath(toWeb, "/login?")],
+    ["query of core", headBytes, inPath(toCore, "/v1/audit-events?")],
+    ["cookies of a session", headBytes, inHeader(toWeb, "/api/session", "Cookie")],
+    ["cookies of a sign-in", headBytes, inHeader(toWeb, "/api/auth/login", "Cookie")],
+    ["bearer of web", headBytes, inHeader(toWeb, "/v1/whoami", "Authorization", "Bearer ")],
+    ["bearer of core", 4_096, inHeader(toCore, "/v1/whoami", "Authorization", "Bearer ")],
+    ["ops bearer", headBytes, inHeader(toCore, "/metrics", "Authorization", "Bearer ")],
     [
       "bootstrap token",
       headBytes,
-      (text) =>
-        toCore(
-          "/v1/collector/enroll",
-          posted("application/json", "{}", { Authorization: `Bearer ${headerText(text)}` }),
-        ),
+      inHeader(toCore, "/v1/collector/enroll", "Authorization", "Bearer ", postedJson),
     ],
     [
       "client certificate",
       16_384,
-      (text) =>
-        toCore(
-          "/v1/collector/heartbeat",
-          posted("application/json", "{}", { [certificateHeader]: headerText(text) }),
-        ),
+      inHeader(toCore, heartbeatPath, certificateHeader, "", postedJson),
     ],
-    [
-      "media type",
-      headBytes,
-      (text) => toCore("/v1/operator/token-exchange", posted(headerText(text), "{}")),
-    ],
+    ["media type", headBytes, inHeader(toCore, exchangePath, "Content-Type", "", postedJson)],
     [
       "media type of web",
       headBytes,
-      (text) => toWeb("/oauth/token", posted(headerText(text), "a=b")),
+      inHeader(toWeb, "/oauth/token", "Content-Type", "", posted(form, "a=b")),
     ],
     [
       "content coding",
       headBytes,
-      (text) =>
-        toCore(
-          "/v1/operator/token-exchange",
-          posted(form, "a=b", { "Content-Encoding": headerText(text) }),
-        ),
+      inHeader(toCore, exchangePath, "Content-Encoding", "", posted(form, "a=b")),
     ],
-    ["accepted types", headBytes, (text) => toWeb("/", { headers: { Accept: headerText(text) } })],
-    [
-      "entity tags",
-      headBytes,
-      (text) => toCore("/v1/openapi.json", { headers: { "If-None-Match": headerText(text) } }),
-    ],
-    [
-      "trace and request ids",
-      headBytes / 2,
-      (text) =>
-        toCore("/v1/openapi.json", {
-          headers: { traceparent: headerText(text), "X-Request-Id": headerText(text) },
-        }),
-    ],
-    [
-      "accepted codings of an asset",
-      headBytes,
-      (text) => toWeb("/favicon.svg", { headers: { "Accept-Encoding": headerText(text) } }),
-    ],
+    ["accepted types", headBytes, inHeader(toWeb, "/", "Accept")],
+    ["entity tags", headBytes, inHeader(toCore, openApiPath, "If-None-Match")],
+    ["trace id", headBytes, inHeader(toCore, openApiPath, "traceparent")],
+    ["request id", headBytes, inHeader(toCore, openApiPath, "X-Request-Id")],
+    ["accepted codings of an asset", headBytes, inHeader(toWeb, "/favicon.svg", "Accept-Encoding")],
   ])("as the %s", async (_, bytes, send) => {
     expect(await findSlow(bytes, send)).toEqual([]);
   });
@@ -250,78 +202,54 @@ describe("N1: hostile bytes without credentials take less than 10 ms", () => {
         name === "code" ? "authorization_code" : "urn:ietf:params:oauth:grant-type:token-exchange",
       subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
     };
-    const send: Send = (text) =>
-      toWeb(
-        path,
-        posted(
-          form,
-          new URLSearchParams({ ...grant, [name]: text }).toString().slice(0, formBytesMax),
-        ),
-      );
+    const send: Send = (text) => {
+      const content = new URLSearchParams({ ...grant, [name]: text }).toString();
+      return toWeb(path, posted(form, content.slice(0, formBytesMax)));
+    };
     expect(await findSlow(formBytesMax / 3, send)).toEqual([]);
   });
 
+  const many = (length: number, byteAt: (at: number) => number) =>
+    Array.from({ length }, (_, at) => byteAt(at));
+  const sequence = (...content: number[]) => element(0x30, content);
   it.each<[string, (bytes: number) => number[]]>([
     [
       "sequences in sequences",
-      (bytes) =>
-        Array.from({ length: bytes / 4 }, (_, at) => [
-          0x30,
-          0x82,
-          ...big(bytes - 4 * at - 4),
-        ]).flat(),
+      (bytes) => many(bytes / 4, (at) => bytes - 4 * at - 4).flatMap(sequenceHead),
     ],
     [
       "sequences without a length",
-      (bytes) =>
-        element(
-          0x30,
-          Array.from({ length: bytes - 4 }, (_, at) => (at % 2 ? 0x80 : 0x30)),
-        ),
+      (bytes) => sequence(...many(bytes - 4, (at) => (at % 2 ? 0x80 : 0x30))),
     ],
     [
       "a long object identifier",
       (bytes) =>
-        element(
-          0x30,
-          element(
+        sequence(
+          ...element(
             0x06,
-            Array.from({ length: bytes - 8 }, () => 0xff),
+            many(bytes - 8, () => 0xff),
           ),
         ),
     ],
     [
       "a long integer",
       (bytes) =>
-        element(
-          0x30,
-          element(
-            0x30,
-            element(
+        sequence(
+          ...sequence(
+            ...element(
               0x02,
-              Array.from({ length: bytes - 12 }, () => 0x7f),
+              many(bytes - 12, () => 0x7f),
             ),
           ),
         ),
     ],
-    [
-      "many small elements",
-      (bytes) =>
-        element(
-          0x30,
-          Array.from({ length: bytes - 4 }, (_, at) => (at % 2 ? 0 : 0x05)),
-        ),
-    ],
+    ["many small elements", (bytes) => sequence(...many(bytes - 4, (at) => (at % 2 ? 0 : 0x05)))],
   ])("as a client certificate of %s", async (_, derOf) => {
     const pem = `-----BEGIN CERTIFICATE-----\n${Buffer.from(derOf(11_000)).toString("base64")}\n-----END CERTIFICATE-----\n`;
     const headers = { [certificateHeader]: encodeURIComponent(pem) };
     const send = () => toCore("/v1/collector/heartbeat", posted("application/json", "{}", headers));
-    const { status } = await send();
-    expect([status, (await cpuMillisecondsOf(cpuMsMax, send)) < cpuMsMax]).toEqual([
-      expect.any(Number),
-      true,
-    ]);
-    expect(status).toBeLessThan(500);
+    expect((await send()).status).toBeLessThan(500);
+    expect(await cpuMillisecondsOf(cpuMsMax, send)).toBeLessThan(cpuMsMax);
   });
 
   it("as PEM", async () => {
@@ -407,7 +335,7 @@ describe("N2: a caller without valid credentials is refused before the body is r
   });
 });
 
-/** Names that the parsers know, among others. */
+/** Names and values that the parsers know, among others. */
 const names = fc.oneof(
   fc.constantFrom(
     "grant_type",
@@ -421,17 +349,9 @@ const names = fc.oneof(
   ),
   fc.string({ maxLength: 8 }),
 );
+const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code";
 const values = fc.oneof(
-  fc.constantFrom(
-    "authorization_code",
-    "urn:ietf:params:oauth:grant-type:device_code",
-    "allow",
-    "",
-    "%",
-    "%ff",
-    "\0",
-    "[]",
-  ),
+  fc.constantFrom("authorization_code", deviceGrant, "allow", "", "%", "%ff", "\0", "[]"),
   fc.string({ unit: "binary", maxLength: 64 }).map((text) => text.toWellFormed()),
 );
 const fieldsOfForm = fc.array(fc.tuple(names, values), { maxLength: 6 });
@@ -447,22 +367,17 @@ const multipartTexts = fieldsOfForm.map((fields) =>
     .map(([name, value]) => `--a\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}`)
     .join("\r\n"),
 );
+const typed = (type: string, texts: fc.Arbitrary<string>) =>
+  texts.map((text) => [type, text] as const);
 const contents = fc.oneof(
-  { weight: 4, arbitrary: formTexts.map((text) => [form, text] as const) },
-  {
-    weight: 1,
-    arbitrary: multipartTexts.map((text) => ["multipart/form-data; boundary=a", text] as const),
-  },
-  { weight: 1, arbitrary: formTexts.map((text) => ["application/json", text] as const) },
+  { weight: 4, arbitrary: typed(form, formTexts) },
+  { weight: 1, arbitrary: typed("multipart/form-data; boundary=a", multipartTexts) },
+  { weight: 1, arbitrary: typed("application/json", formTexts) },
 );
-const cookies = fc.oneof(
-  fc.constant(""),
-  fc
-    .array(fc.tuple(fc.constantFrom("svc_session", "svc_sign_in_abcdefgh", "a"), values), {
-      maxLength: 4,
-    })
-    .map((pairs) => pairs.map(([name, value]) => `${name}=${value}`).join("; ")),
-);
+const cookieNames = fc.constantFrom("svc_session", "svc_sign_in_abcdefgh", "a");
+const cookies = fc
+  .array(fc.tuple(cookieNames, values), { maxLength: 4 })
+  .map((pairs) => pairs.map(([name, value]) => `${name}=${value}`).join("; "));
 /** What a header may hold. */
 const toHeader = (text: string) => text.replaceAll(/[^\t\x20-\x7e]/g, "?");
 
@@ -483,5 +398,7 @@ it.each(Object.entries(formPaths))(
   },
 );
 
-const big = (length: number) => [length >> 8, length & 0xff];
-const element = (tag: number, content: number[]) => [tag, 0x82, ...big(content.length), ...content];
+/** An element of DER whose length takes two bytes. */
+const headOf = (tag: number, length: number) => [tag, 0x82, length >> 8, length & 0xff];
+const element = (tag: number, content: number[]) => [...headOf(tag, content.length), ...content];
+const sequenceHead = (length: number) => headOf(0x30, length);
