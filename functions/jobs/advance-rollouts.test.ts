@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { useTestCore } from "#tests/support/core.ts";
+import { isSlow } from "#tests/support/is-slow.ts";
 import { createRolloutLab, publishTestConfig } from "#tests/support/rollout.ts";
 import { holdAccess } from "../domain/directory/restored.ts";
 import { confirmAccess } from "../domain/scim/confirm-access.ts";
@@ -137,7 +138,7 @@ it("a rollout of more hosts than a batch resumes where core was killed, at any s
   const lab = await createRolloutLab(test, { count: 220, name: "many", tick });
   await lab.fleet.beat();
   const { id, config } = await lab.start({ waves: [{ percent: 100, soak_seconds: 0 }] });
-  for (let statements = 1; ; statements += 1) {
+  for (let statements = 1; ; statements += isSlow ? 1 : 3) {
     const killed = await advanceRollouts({ ...core, db: killedAfter(db, statements) }).catch(
       () => "killed",
     );

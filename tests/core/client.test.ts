@@ -17,6 +17,7 @@ import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { collectorOf, identityPrefix, withProof } from "../support/collector.ts";
+import { isSlow } from "../support/is-slow.ts";
 import { createTestLab, labHeader, labSecret } from "../support/lab.ts";
 
 /* The generated client against a core process, over HTTP. */
@@ -240,71 +241,75 @@ it("keeps only the operations that are called in a bundle", async () => {
   expect(text.length).toBeLessThan(16_384);
 });
 
-it("README: the example works in ten lines with the package that a fresh clone packs, where no tsc is installed, and CommonJS and Bun load it", {
-  timeout: 300_000,
-}, async () => {
-  const package_ = join(dir, "app", "node_modules", "collector-fleet-client");
-  await mkdir(package_, { recursive: true });
-  const { scripts, devDependencies } = JSON.parse(await readFile("client/package.json", "utf8"));
-  expect(scripts.prepack).toContain(` typescript@${devDependencies.typescript} `);
-  for (const path of repositoryFiles("client/")) await cp(path, join(dir, "clone", path));
-  const PATH = (process.env.PATH ?? "")
-    .split(":")
-    .filter((folder) => !existsSync(join(folder, "tsc")));
-  const clone = {
-    cwd: join(dir, "clone", "client"),
-    env: { ...process.env, PATH: PATH.join(":") },
-  };
-  const { stdout: packed } = await execute("npm", ["pack", "--silent"], {
-    ...clone,
-    timeout: 120_000,
-  });
-  await execute("tar", ["-xzf", packed.trim(), "-C", package_, "--strip-components=1"], clone);
-  const tsc = join(process.cwd(), "node_modules", ".bin", "tsc");
-  const readme = await readFile("client/README.md", "utf8");
-  const example = /```ts\n(.*?)```/s.exec(readme)?.[1] ?? "";
-  expect(example.trim().split("\n").length).toBeLessThanOrEqual(10);
-  await writeFile(join(dir, "app", "package.json"), '{"type": "module"}');
-  await writeFile(join(dir, "app", "example.ts"), example);
-  const settings = [
-    "--noEmit",
-    "--strict",
-    "--exactOptionalPropertyTypes",
-    "--module",
-    "nodenext",
-    "--types",
-    "node",
-  ];
-  const types = ["--typeRoots", join(process.cwd(), "node_modules", "@types")];
-  await execute(tsc, [...settings, ...types, "example.ts"], {
-    cwd: join(dir, "app"),
-    timeout: 120_000,
-  });
-  const run = () =>
-    execute(process.execPath, ["example.ts"], {
-      cwd: join(dir, "app"),
-      env: { CORE_URL: baseUrl, CORE_TOKEN: bearer },
-      timeout: 60_000,
+it.runIf(isSlow)(
+  "README: the example works in ten lines with the package that a fresh clone packs, where no tsc is installed, and CommonJS and Bun load it",
+  {
+    timeout: 300_000,
+  },
+  async () => {
+    const package_ = join(dir, "app", "node_modules", "collector-fleet-client");
+    await mkdir(package_, { recursive: true });
+    const { scripts, devDependencies } = JSON.parse(await readFile("client/package.json", "utf8"));
+    expect(scripts.prepack).toContain(` typescript@${devDependencies.typescript} `);
+    for (const path of repositoryFiles("client/")) await cp(path, join(dir, "clone", path));
+    const PATH = (process.env.PATH ?? "")
+      .split(":")
+      .filter((folder) => !existsSync(join(folder, "tsc")));
+    const clone = {
+      cwd: join(dir, "clone", "client"),
+      env: { ...process.env, PATH: PATH.join(":") },
+    };
+    const { stdout: packed } = await execute("npm", ["pack", "--silent"], {
+      ...clone,
+      timeout: 120_000,
     });
-  expect((await run()).stdout).toMatch(/^1814400\nweb servers active\n/);
-  expect((await run()).stdout).toMatch(/^is there already\nweb servers active\n/);
+    await execute("tar", ["-xzf", packed.trim(), "-C", package_, "--strip-components=1"], clone);
+    const tsc = join(process.cwd(), "node_modules", ".bin", "tsc");
+    const readme = await readFile("client/README.md", "utf8");
+    const example = /```ts\n(.*?)```/s.exec(readme)?.[1] ?? "";
+    expect(example.trim().split("\n").length).toBeLessThanOrEqual(10);
+    await writeFile(join(dir, "app", "package.json"), '{"type": "module"}');
+    await writeFile(join(dir, "app", "example.ts"), example);
+    const settings = [
+      "--noEmit",
+      "--strict",
+      "--exactOptionalPropertyTypes",
+      "--module",
+      "nodenext",
+      "--types",
+      "node",
+    ];
+    const types = ["--typeRoots", join(process.cwd(), "node_modules", "@types")];
+    await execute(tsc, [...settings, ...types, "example.ts"], {
+      cwd: join(dir, "app"),
+      timeout: 120_000,
+    });
+    const run = () =>
+      execute(process.execPath, ["example.ts"], {
+        cwd: join(dir, "app"),
+        env: { CORE_URL: baseUrl, CORE_TOKEN: bearer },
+        timeout: 60_000,
+      });
+    expect((await run()).stdout).toMatch(/^1814400\nweb servers active\n/);
+    expect((await run()).stdout).toMatch(/^is there already\nweb servers active\n/);
 
-  const call = `fleet.whoami({ client: fleet.connectFleet({ baseUrl: process.env.CORE_URL, bearer: process.env.CORE_TOKEN }) })
+    const call = `fleet.whoami({ client: fleet.connectFleet({ baseUrl: process.env.CORE_URL, bearer: process.env.CORE_TOKEN }) })
   .then(({ data }) => console.log(data.scopes.join()));`;
-  const app = {
-    cwd: join(dir, "app"),
-    env: { ...process.env, CORE_URL: baseUrl, CORE_TOKEN: bearer },
-    timeout: 60_000,
-  };
-  await writeFile(
-    join(dir, "app", "common.cjs"),
-    `const fleet = require("collector-fleet-client");\n${call}`,
-  );
-  await writeFile(
-    join(dir, "app", "module.ts"),
-    `import * as fleet from "collector-fleet-client";\n${call}`,
-  );
-  const scopes = (await execute(process.execPath, ["common.cjs"], app)).stdout;
-  expect(scopes).toContain("admin");
-  expect((await execute("npx", ["-y", "bun@1.4.5", "module.ts"], app)).stdout).toBe(scopes);
-});
+    const app = {
+      cwd: join(dir, "app"),
+      env: { ...process.env, CORE_URL: baseUrl, CORE_TOKEN: bearer },
+      timeout: 60_000,
+    };
+    await writeFile(
+      join(dir, "app", "common.cjs"),
+      `const fleet = require("collector-fleet-client");\n${call}`,
+    );
+    await writeFile(
+      join(dir, "app", "module.ts"),
+      `import * as fleet from "collector-fleet-client";\n${call}`,
+    );
+    const scopes = (await execute(process.execPath, ["common.cjs"], app)).stdout;
+    expect(scopes).toContain("admin");
+    expect((await execute("npx", ["-y", "bun@1.4.5", "module.ts"], app)).stdout).toBe(scopes);
+  },
+);

@@ -11,8 +11,11 @@ import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { collectorOf, createTestToken, manage, type TestCollector } from "../support/collector.ts";
 import { useTestCore } from "../support/core.ts";
+import { isSlow } from "../support/is-slow.ts";
 import { publishTestConfig } from "../support/rollout.ts";
 
+/** Of how many steps one page is compared. */
+const stepsOfPage = isSlow ? 6 : 12;
 const minute = 60_000;
 const hour = 60 * minute;
 const test = await useTestCore({
@@ -147,7 +150,7 @@ beforeAll(async () => {
       await test.revoke(revoked?.identityId);
     }
     if (step % 5 === 0) await keepHistory();
-    if (step % 6 !== 0) continue;
+    if (step % stepsOfPage !== 0) continue;
     // Between events, as most looks are.
     await clock.advance(pick(50) * 1000);
     pages.push({ at: nowText(), page: await pageOf() });

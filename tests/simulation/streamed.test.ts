@@ -1,16 +1,18 @@
 import { expect, it } from "vitest";
+import { isSlow } from "../support/is-slow.ts";
 import { accountLaws } from "./account-laws.ts";
 import { plants } from "./plants.ts";
 import { simulate } from "./simulate.ts";
 
 /** Seconds where nothing else runs. */
 const seedsMs = 600_000;
+const seedsOfTest = isSlow ? 15 : 5;
 const seedsOfSearch = 60;
 
 it(
   "breaks no law, whatever a seed does to hosts, cores and JetStream",
   async () => {
-    for (let seed = 1; seed <= 15; seed++) {
+    for (let seed = 1; seed <= seedsOfTest; seed++) {
       const { breaches, stored } = await simulate({ seed, isStreamed: true });
       expect({ seed, breaches }).toEqual({ seed, breaches: [] });
       expect(stored).toBeGreaterThan(0);

@@ -269,20 +269,21 @@ it("V4: pages whose browser has a wrong clock say the same as with a right one, 
   const pages = aheadMs.map(async (ms) => (await visit("/login", web.clock.now() + ms)).page);
   const [right, ...wrong] = await Promise.all(pages);
   if (right === undefined) throw new Error("no page");
-  for (const [path, ready] of [
+  const shown: [path: string, ready: string][] = [
     ["/enrollment", "token unknown"],
-    [
-      `/fleet?q=host-22&silent_since=${new Date(web.clock.now()).toISOString().slice(0, 19)}Z`,
-      "1 to ",
-    ],
-    [`/fleet?q=host-22&id=${host?.identity_id}`, "Timeline"],
     [`/hosts/${host?.identity_id}`, "Timeline"],
-    ["/rollouts", "Rolled back"],
     [`/rollouts/${seededRolloutId("paused")}`, "started wave 2"],
+    ["/", "Directory"],
+  ];
+  const silentSince = `${new Date(web.clock.now()).toISOString().slice(0, 19)}Z`;
+  const more: typeof shown = [
+    [`/fleet?q=host-22&silent_since=${silentSince}`, "1 to "],
+    [`/fleet?q=host-22&id=${host?.identity_id}`, "Timeline"],
+    ["/rollouts", "Rolled back"],
     ["/audit", "Hash chain"],
     [`/configs/${seededConfigId(11)}`, "Assignment history"],
-    ["/", "Directory"],
-  ] as const) {
+  ];
+  for (const [path, ready] of isSlow ? [...shown, ...more] : shown) {
     // Web limits the requests of a person by this clock.
     await web.clock.advance(10_000);
     await Promise.all(
