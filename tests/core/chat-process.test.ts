@@ -16,7 +16,7 @@ import {
 import { type TestDatabase, useTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { newFolder } from "../support/new-folder.ts";
-import { logged, startProgram, stopProgram } from "../support/program.ts";
+import { startCore, startProgram, stopProgram } from "../support/program.ts";
 
 const directory = newFolder();
 const database = await useTestDatabase();
@@ -49,24 +49,17 @@ const withModel = (provider: ModelProvider) => ({
 });
 
 /** Starts core as a process; returns it with a function that calls its API as the auditor. */
-const startCore = async (env: Record<string, string>, entry = "functions/main.ts") => {
-  const program = startProgram(entry, [], env);
-  onTestFinished(async () => {
-    program.child.kill("SIGKILL");
-    await program.exited;
-  });
-  const { port } = await logged(program, "ready");
+const startChat = async (env: Record<string, string>, entry?: string) => {
+  const core = await startCore(env, entry);
   const call = async (method: string, path: string, init: RequestInit = {}) => {
-    const token = await mintBridgeToken(env.SVC_AUTH_TOKEN_SECRET ?? "", {
-      sub: people.auditor.userId,
-      now: Date.now(),
-    });
+    const caller = { sub: people.auditor.userId, now: Date.now() };
+    const token = await mintBridgeToken(env.SVC_AUTH_TOKEN_SECRET ?? "", caller);
     const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
-    return fetch(`http://127.0.0.1:${port}${path}`, { method, headers, ...init });
+    return fetch(core.url + path, { method, headers, ...init });
   };
-  return { program, call };
+  return { ...core, call, read: async (path: string) => (await call("GET", path)).json() };
 };
-type Core = Awaited<ReturnType<typeof startCore>>;
+type ChatCore = Awaited<ReturnType<typeof startChat>>;
 
 const startProvider = async (script: readonly ScriptedReply[]) => {
   const provider = await startModelProvider("openai", script);
@@ -74,26 +67,29 @@ const startProvider = async (script: readonly ScriptedReply[]) => {
   return provider;
 };
 
-const begin = async ({ call }: Core) => {
+const begin = async ({ call }: ChatCore) => {
   const response = await call("POST", "/v1/chat/sessions", { body: "{}" });
   return `/v1/chat/sessions/${(await response.json()).id}`;
 };
-const ask = (core: Core, path: string, signal?: AbortSignal) =>
-  core.call("POST", `${path}/messages`, {
-    body: JSON.stringify({ content: "What is wrong?" }),
-    ...(signal ? { signal } : {}),
-  });
-const lastStatus = async ({ call }: Core, path: string) =>
-  (await (await call("GET", path)).json()).messages.at(-1)?.status;
+const ask = ({ call }: ChatCore, path: string, signal?: AbortSignal) => {
+  const body = JSON.stringify({ content: "What is wrong?" });
+  return call("POST", `${path}/messages`, { body, ...(signal ? { signal } : {}) });
+};
+const lastStatus = async ({ read }: ChatCore, path: string) =>
+  (await read(path)).messages.at(-1)?.status;
+const receiptsOf = ({ read }: ChatCore, path: string): Promise<ReceiptFile> =>
+  read(`${path}/receipts`);
+const receiptKeysOf = async ({ read }: ChatCore): Promise<ReceiptFile["keys"]> =>
+  (await read("/v1/chat/receipt-keys")).keys;
+const signedBy = (id: string, file = keyFile(`${id}.pem`)) => ({
+  SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: file,
+  SVC_CHAT_RECEIPT_SIGNING_KEY_ID: id,
+});
 
 it("T6: core that is killed in mid-answer closes the chain as aborted at its next start, and the receipts verify", async () => {
   const provider = await startProvider([{ stallAfter: [{ text: "Two hosts are " }] }]);
-  const key = {
-    SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: keyFile("receipts.pem"),
-    SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026",
-  };
-  const env = { ...withModel(provider), ...key };
-  const killed = await startCore(env);
+  const env = { ...withModel(provider), ...signedBy("receipts-2026") };
+  const killed = await startChat(env);
   const path = await begin(killed);
   const answer = await ask(killed, path);
   expect(answer.status).toBe(200);
@@ -110,23 +106,22 @@ it("T6: core that is killed in mid-answer closes the chain as aborted at its nex
   // As six seconds later.
   await db.update(chatSession).set({ turnExpiresAt: new Date(0) });
 
-  const core = await startCore(env);
+  const core = await startChat(env);
   await eventually(async () => expect((await db.select().from(chatSession))[0]?.turnId).toBeNull());
-  const file = (await (await core.call("GET", `${path}/receipts`)).json()) as ReceiptFile;
+  const file = await receiptsOf(core, path);
   expect(file.items.map(({ kind }) => kind)).toEqual(["user_message", "answer", "closing"]);
   expect(file.items.slice(1).map(({ payload }) => payload)).toMatchObject([
     { text: "Two hosts are ", provider: "openai-compatible", model: "fake-model" },
     { status: "aborted", length: 3 },
   ]);
-  const keys = await (await core.call("GET", "/v1/chat/receipt-keys")).json();
-  expect(await verifyReceipts(file, keys.keys)).toEqual({ checked: 3, turns: 1, fault: null });
+  const verified = await verifyReceipts(file, await receiptKeysOf(core));
+  expect(verified).toEqual({ checked: 3, turns: 1, fault: null });
   expect(await lastStatus(core, path)).toBe("aborted");
-  expect(await stopProgram(core.program)).toBe(0);
 });
 
 it("a client that disconnects from core aborts the request to the provider", async () => {
   const provider = await startProvider([{ stallAfter: [{ text: "Half" }] }, { silent: true }]);
-  const core = await startCore(withModel(provider));
+  const core = await startChat(withModel(provider));
   const path = await begin(core);
   const client = new AbortController();
   expect((await ask(core, path, client.signal)).status).toBe(200);
@@ -147,7 +142,7 @@ it("a client that disconnects from core aborts the request to the provider", asy
 
 it("core with an answer under way ends within its grace on SIGTERM, and closes the turn as aborted", async () => {
   const provider = await startProvider([{ stallAfter: [{ text: "Half" }] }]);
-  const core = await startCore(withModel(provider));
+  const core = await startChat(withModel(provider));
   const path = await begin(core);
   const answer = await ask(core, path);
   core.program.child.kill("SIGTERM");
@@ -162,73 +157,65 @@ it("core with an answer under way ends within its grace on SIGTERM, and closes t
   expect(row?.turnId).toBeNull();
 });
 
-const ended = async (env: Record<string, string>) => {
-  const program = startProgram("functions/main.ts", [], env);
-  const code = await program.exited;
-  return { code, stderr: program.stderr };
-};
-
-it("a receipt key that cannot be used, or an id that another key has, fails the start by variable name", async () => {
-  const mock = {
-    ...usual(),
-    ...withoutTools,
-    SVC_INFERENCE_CHAT_MODEL: "mock-1",
-    SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-1",
-  };
-  const first = await startCore({
-    ...mock,
-    SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: keyFile("first.pem"),
+describe("a core that signs receipts", () => {
+  const mock = { ...usual(), ...withoutTools, SVC_INFERENCE_CHAT_MODEL: "mock-1" };
+  let path: string;
+  beforeAll(async () => {
+    const before = await startChat({ ...mock, ...signedBy("receipts-1") });
+    path = await begin(before);
+    await (await ask(before, path)).text();
+    expect(await stopProgram(before.program)).toBe(0);
   });
-  expect(await stopProgram(first.program)).toBe(0);
-  const faults: [file: string, variable: string, message: string][] = [
+
+  const keyPath = "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH";
+  it.each<[key: string, file: string, variable: string, message: string]>([
     [
+      "of another kind",
       keyFile("x.pem", "x25519"),
-      "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
+      keyPath,
       "must hold an unencrypted Ed25519 private key",
     ],
     [
+      "that others may read",
       keyFile("open.pem", "ed25519", 0o640),
-      "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
+      keyPath,
       "open to group or world",
     ],
-    [join(directory, "gone.pem"), "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH", "cannot be read (ENOENT)"],
-    [keyFile("second.pem"), "SVC_CHAT_RECEIPT_SIGNING_KEY_ID", "is the id of another key"],
-  ];
-  for (const [file, variable, message] of faults) {
-    const { code, stderr } = await ended({ ...mock, SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: file });
-    expect({ file, code, stderr }).toEqual({
-      file,
-      code: 78,
-      stderr: expect.stringContaining(`  ${variable}: `),
-    });
-    expect(stderr).toContain(message);
-    expect(stderr).not.toContain(directory);
-  }
-});
+    ["that is not there", join(directory, "gone.pem"), keyPath, "cannot be read (ENOENT)"],
+    [
+      "whose id is taken",
+      keyFile("2.pem"),
+      "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
+      "is the id of another key",
+    ],
+  ])(
+    "fails to start with a key %s, by the name of the variable",
+    async (_, file, variable, message) => {
+      const program = startProgram("functions/main.ts", [], {
+        ...mock,
+        ...signedBy("receipts-1", file),
+      });
+      expect(await program.exited).toBe(78);
+      expect(program.stderr).toContain(`  ${variable}: `);
+      expect(program.stderr).toContain(message);
+      expect(program.stderr).not.toContain(directory);
+    },
+  );
 
-it("receipts of the previous signing key verify after its rotation, in the conversation that continues with the new one", async () => {
-  const keyOf = (id: string) => ({
-    SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: keyFile(`${id}.pem`),
-    SVC_CHAT_RECEIPT_SIGNING_KEY_ID: id,
+  it("goes on with another key in a conversation, whose earlier receipts verify by the previous one", async () => {
+    const after = await startChat({ ...mock, ...signedBy("receipts-2") });
+    await (await ask(after, path)).text();
+    const file = await receiptsOf(after, path);
+    const published = await receiptKeysOf(after);
+    expect([...new Set(file.items.map(({ key_id: id }) => id))]).toEqual([
+      "receipts-1",
+      "receipts-2",
+    ]);
+    for (const keys of [file.keys, published])
+      expect(await verifyReceipts(file, keys)).toMatchObject({ turns: 2, fault: null });
+    const onlyNew = published.filter(({ kid }) => kid === "receipts-2");
+    expect((await verifyReceipts(file, onlyNew)).fault).not.toBeNull();
   });
-  const mock = { ...usual(), ...withoutTools, SVC_INFERENCE_CHAT_MODEL: "mock-1" };
-  const before = await startCore({ ...mock, ...keyOf("rotated-1") });
-  const path = await begin(before);
-  await (await ask(before, path)).text();
-  expect(await stopProgram(before.program)).toBe(0);
-
-  const after = await startCore({ ...mock, ...keyOf("rotated-2") });
-  await (await ask(after, path)).text();
-  const file = (await (await after.call("GET", `${path}/receipts`)).json()) as ReceiptFile;
-  const published = (await (await after.call("GET", "/v1/chat/receipt-keys")).json()) as {
-    keys: ReceiptFile["keys"];
-  };
-  expect([...new Set(file.items.map(({ key_id: id }) => id))]).toEqual(["rotated-1", "rotated-2"]);
-  for (const keys of [file.keys, published.keys])
-    expect(await verifyReceipts(file, keys)).toMatchObject({ turns: 2, fault: null });
-  const onlyNew = published.keys.filter(({ kid }) => kid === "rotated-2");
-  expect((await verifyReceipts(file, onlyNew)).fault).not.toBeNull();
-  expect(await stopProgram(after.program)).toBe(0);
 });
 
 /** Reports on stderr which of these packages a process loads, and the API's document. */
@@ -249,13 +236,11 @@ describe("the packages of chat", () => {
   /** Starts core from its source, since in a bundle packages are not files; returns what it loads until it is ready. */
   const loads = async (env: Record<string, string>) => {
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(reportLoads)}`;
-    const core = await startCore(
+    const core = await startChat(
       { ...usual(), ...env, SVC_DATABASE_URL: own.url, NODE_OPTIONS },
       `${import.meta.dirname}/../../functions/main.ts`,
     );
-    const ready = (await (await core.call("GET", "/readyz")).json()) as {
-      checks: { name: string; detail: string }[];
-    };
+    const ready: { checks: { name: string; detail: string }[] } = await core.read("/readyz");
     const warned = core.program.records.some(({ msg }) =>
       String(msg).startsWith("receipts of chat are signed with an"),
     );

@@ -27,7 +27,7 @@ import { useTestDatabase } from "../support/database.ts";
 import { createHostProgram } from "../support/host-program.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { newFolder } from "../support/new-folder.ts";
-import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { startCore } from "../support/program.ts";
 import { isInstalled, type ProxyName, type RunningProxy, startProxy } from "../support/proxies.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
@@ -40,8 +40,7 @@ let pki: LabPki;
 let serverCa: string;
 const database = await useTestDatabase();
 let db: ConnectedDatabase;
-let core: Program;
-let headerless: Program;
+let headerless: Awaited<ReturnType<typeof startCore>>;
 let operator: OperatorApi;
 let corePort: number;
 let ingestPort: number;
@@ -64,21 +63,11 @@ beforeAll(async () => {
   db = database.connect();
   await seedPeople(db.db, Date.now());
   const env = labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret });
-  core = startProgram("functions/main.ts", [], {
-    ...env,
-    SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
-  });
-  headerless = startProgram("functions/main.ts", [], env);
-  const ready = await logged(core, "ready");
-  corePort = Number(ready.port);
-  ingestPort = Number(ready.ingest_port);
-  operator = createOperatorApi(`http://127.0.0.1:${corePort}`, secret);
+  const ready = await startCore({ ...env, SVC_ENROLLMENT_CLIENT_CERT_HEADER: header });
+  headerless = await startCore(env);
+  ({ port: corePort, ingestPort } = ready);
+  operator = createOperatorApi(ready.url, secret);
 });
-afterAll(async () => {
-  if (!anyInstalled) return;
-  await Promise.all([stopProgram(core), stopProgram(headerless)]);
-});
-
 interface Reply {
   status: number;
   body: Record<string, unknown>;
@@ -203,8 +192,7 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
 
   through("P1: core ignores the header of the proxy unless it is configured", async () => {
     const host = await enrollHost(proxy);
-    const ready = await logged(headerless, "ready");
-    const ports = { corePort: Number(ready.port), ingestPort: Number(ready.ingest_port) };
+    const ports = { corePort: headerless.port, ingestPort: headerless.ingestPort };
     const other = await startProxy(name, { dir, pki, ...ports });
     try {
       expect(await sendHeartbeat(other.url, host, tlsOf(host))).toBe(withoutCertificate);

@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { mintBridgeToken, testTenantId } from "#scripts/lab/people.ts";
 import { useTestDatabase } from "../support/database.ts";
 import { newFolder } from "../support/new-folder.ts";
-import { logged, startProgram, stopProgram } from "../support/program.ts";
+import { startCore, startProgram, stopProgram } from "../support/program.ts";
 import { scimToken } from "../support/scim.ts";
 
 const folder = newFolder();
@@ -24,11 +24,16 @@ const env = {
   SVC_TRUST_LOOPBACK_OPS: "true",
 };
 
+const push = (url: string, method: string, path: string, body: object) =>
+  fetch(`${url}/scim/v2${path}`, {
+    method,
+    headers: { Authorization: `Bearer ${scimToken}`, "Content-Type": "application/scim+json" },
+    body: JSON.stringify(body),
+  });
+
 it("a core with the token's file serves SCIM, and compares people with what was pushed when it starts again", async () => {
   await writeFile(tokenFile, `${scimToken}\n`, { mode: 0o600 });
-  const first = startProgram("functions/main.ts", [], env);
-  const { port } = await logged(first, "ready");
-  const origin = `http://127.0.0.1:${port}`;
+  const { program: first, url: origin } = await startCore(env);
   const directory = async () => {
     const { checks } = (await (await fetch(`${origin}/readyz`)).json()) as {
       checks: { name: string; detail: string }[];
@@ -36,10 +41,9 @@ it("a core with the token's file serves SCIM, and compares people with what was 
     return checks.find(({ name }) => name === "directory")?.detail;
   };
   expect(await directory()).toBe("nothing was pushed yet");
-  const created = await fetch(`${origin}/scim/v2/Users`, {
-    method: "POST",
-    headers: { Authorization: `Bearer ${scimToken}`, "Content-Type": "application/scim+json" },
-    body: JSON.stringify({ userName: "ada@example.test", externalId: "ada" }),
+  const created = await push(origin, "POST", "/Users", {
+    userName: "ada@example.test",
+    externalId: "ada",
   });
   expect(created.status).toBe(201);
   expect(await directory()).toMatch(
@@ -59,47 +63,29 @@ it("a core with the token's file serves SCIM, and compares people with what was 
 });
 
 it("Q12: a restore to before a dismissal gives nobody access until the provider pushes again or the machine confirms", async () => {
-  const serve = async (url: string) => {
-    const program = startProgram("functions/main.ts", [], { ...env, SVC_DATABASE_URL: url });
-    const { port } = await logged(program, "ready");
-    return { program, origin: `http://127.0.0.1:${port}` };
-  };
+  const serve = (databaseUrl: string) => startCore({ ...env, SVC_DATABASE_URL: databaseUrl });
   const [ada] = await sql`select user_id from person`;
-  const whoami = async (origin: string) => {
+  const whoami = async ({ url }: Awaited<ReturnType<typeof serve>>) => {
+    const now = Date.now();
     const token = await mintBridgeToken(env.SVC_AUTH_TOKEN_SECRET, {
       sub: ada?.user_id ?? "",
-      now: Date.now(),
+      now,
     });
-    const answer = await fetch(`${origin}/v1/whoami`, {
+    const answer = await fetch(`${url}/v1/whoami`, {
       headers: { Authorization: `Bearer ${token}` },
     });
-    return {
-      status: answer.status,
-      body: await answer.json(),
-    };
+    return { status: answer.status, body: await answer.json() };
   };
-  const scim = (origin: string, method: string, path: string, body: object) =>
-    fetch(`${origin}/scim/v2${path}`, {
-      method,
-      headers: { Authorization: `Bearer ${scimToken}`, "Content-Type": "application/scim+json" },
-      body: JSON.stringify(body),
-    });
   const [user] = await sql`select id from scim_user`;
-  const setActive = (active: boolean) => ({
+  const deactivation = {
     schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
-    Operations: [{ op: "replace", path: "active", value: active }],
-  });
+    Operations: [{ op: "replace", path: "active", value: false }],
+  };
 
   let core = await serve(database.url);
-  expect(
-    (
-      await scim(core.origin, "POST", "/Groups", {
-        displayName: "svc-admin",
-        members: [{ value: user?.id }],
-      })
-    ).status,
-  ).toBe(201);
-  expect(await whoami(core.origin)).toMatchObject({
+  const group = { displayName: "svc-admin", members: [{ value: user?.id }] };
+  expect((await push(core.url, "POST", "/Groups", group)).status).toBe(201);
+  expect(await whoami(core)).toMatchObject({
     status: 200,
     body: { scopes: ["read", "audit", "admin"] },
   });
@@ -107,14 +93,12 @@ it("Q12: a restore to before a dismissal gives nobody access until the provider 
   await closeConnections();
   const backup = await useTestDatabase(database);
   core = await serve(database.url);
-  expect((await scim(core.origin, "PATCH", `/Users/${user?.id}`, setActive(false))).status).toBe(
-    200,
-  );
-  expect((await whoami(core.origin)).status).toBe(401);
+  const dismissed = await push(core.url, "PATCH", `/Users/${user?.id}`, deactivation);
+  expect([dismissed.status, (await whoami(core)).status]).toEqual([200, 401]);
   await stopProgram(core.program);
 
   core = await serve(backup.url);
-  expect(await whoami(core.origin)).toMatchObject({ status: 401, body: { code: "access_held" } });
+  expect(await whoami(core)).toMatchObject({ status: 401, body: { code: "access_held" } });
   expect(core.program.records).toContainEqual(
     expect.objectContaining({
       level: "error",

@@ -3,23 +3,22 @@ import { coreEnvironment } from "#scripts/lab/core-environment.ts";
 import { seedPeople } from "#scripts/lab/people.ts";
 import { isListening } from "#scripts/ports.ts";
 import { useTestDatabase } from "../support/database.ts";
-import { logged, startProgram } from "../support/program.ts";
+import { logged, startCore } from "../support/program.ts";
 
 const database = await useTestDatabase();
 beforeAll(async () => {
   await seedPeople(database.connect().db, Date.now());
 });
+const env = {
+  ...coreEnvironment(database.url),
+  PORT: "0",
+  SVC_HTTP_HOST: "127.0.0.1",
+  SVC_TRUST_LOOPBACK_OPS: "true",
+  SVC_SHUTDOWN_DELAY: "3s",
+};
 
 it("is not ready before it closes its listeners, and serves until then", async () => {
-  const core = startProgram("functions/main.ts", [], {
-    ...coreEnvironment(database.url),
-    PORT: "0",
-    SVC_HTTP_HOST: "127.0.0.1",
-    SVC_TRUST_LOOPBACK_OPS: "true",
-    SVC_SHUTDOWN_DELAY: "3s",
-  });
-  const { port } = await logged(core, "ready");
-  const origin = `http://127.0.0.1:${port}`;
+  const { program: core, url: origin } = await startCore(env);
   const readiness = () =>
     fetch(`${origin}/readyz`, { headers: { connection: "close" } }).then(
       async (response) => ({
@@ -43,26 +42,22 @@ it("is not ready before it closes its listeners, and serves until then", async (
   // The process is up, and other requests are served.
   expect((await fetch(`${origin}/healthz`)).status).toBe(200);
   expect((await fetch(`${origin}/v1/operator/whoami`)).status).toBeLessThan(500);
-  await expect.poll(() => isListening(`127.0.0.1:${port}`)).toBe(false);
+  await expect.poll(() => isListening(new URL(origin).host)).toBe(false);
   expect(performance.now() - signaledAt).toBeGreaterThan(2_900);
   expect(await core.exited).toBe(0);
 });
 
 it("W1: stops after an error that no request contains, serves until then, and exits with 1", async () => {
   const plant = "process.on('SIGUSR2', () => { throw new Error('planted'); })";
-  const core = startProgram("functions/main.ts", [], {
-    ...coreEnvironment(database.url),
-    PORT: "0",
-    SVC_HTTP_HOST: "127.0.0.1",
-    SVC_SHUTDOWN_DELAY: "3s",
+  const { program: core, url } = await startCore({
+    ...env,
     NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(plant)}`,
   });
-  const { port } = await logged(core, "ready");
   core.child.kill("SIGUSR2");
   expect(await logged(core, "an error escaped, and stops the program")).toMatchObject({
     level: "error",
   });
-  expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200);
+  expect((await fetch(`${url}/healthz`)).status).toBe(200);
   expect(await core.exited).toBe(1);
   expect(core.records.at(-1)).toMatchObject({ msg: "stopped" });
 });

@@ -14,7 +14,7 @@ import { identityPrefix } from "./collector.ts";
 import { type TestDatabase, useTestDatabase } from "./database.ts";
 import { createHostProgram } from "./host-program.ts";
 import { newFolder, whenDone } from "./new-folder.ts";
-import { logged, startProgram, stopProgram } from "./program.ts";
+import { startCore } from "./program.ts";
 
 /** The secret of the lab's cores, and the header in which they take a certificate from its edge. */
 export const labSecret = "a-test-secret-of-more-than-32-bytes";
@@ -54,12 +54,8 @@ export const createTestLab = async ({
     envOf,
     /** Starts a core, on the lab's database unless told otherwise. */
     startCore: async (env?: Readonly<Record<string, string>>, on?: Pick<TestDatabase, "url">) => {
-      const program = startProgram("functions/main.ts", [], envOf(env, on));
-      whenDone(() => stopProgram(program));
-      const ready = await logged(program, "ready");
-      const url = `http://127.0.0.1:${ready.port}`;
-      const api = createOperatorApi(url, labSecret);
-      return { program, url, api, port: Number(ready.port), ingestPort: Number(ready.ingest_port) };
+      const core = await startCore(envOf(env, on));
+      return { ...core, api: createOperatorApi(core.url, labSecret) };
     },
     /** Starts an edge in front of a core. */
     startEdge: async ({ url }: { url: string }) => {

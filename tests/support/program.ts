@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { systemClock } from "#kit/clock.ts";
+import { whenDone } from "./new-folder.ts";
 
 /** A program of this repository as a process, with its log. */
 export interface Program {
@@ -71,6 +72,18 @@ export const logged = async (
       throw new Error(`no ${message}: ${program.stderr}`);
     await systemClock.sleep(20);
   }
+};
+
+/** Starts core with exactly this environment, until the end of the test, or of the file or the group; resolves once it is ready. */
+export const startCore = async (env: Record<string, string>, entry = "functions/main.ts") => {
+  const program = startProgram(entry, [], env);
+  whenDone(() => {
+    program.child.kill("SIGKILL");
+    return program.exited;
+  });
+  const { port, ingest_port } = await logged(program, "ready");
+  const url = `http://127.0.0.1:${port}`;
+  return { program, url, port: Number(port), ingestPort: Number(ingest_port) };
 };
 
 /** Sends SIGTERM; resolves with the exit code once the process has ended. */
