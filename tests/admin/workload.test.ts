@@ -8,10 +8,10 @@ import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createAdminUser, failsWith } from "../support/admin.ts";
 import { createTestToken, manage } from "../support/collector.ts";
 import { coreAudience, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
+import { startTokenIssuer } from "../support/token-issuer.ts";
 import { useTestWeb } from "../support/web.ts";
-import { publishWorkloadKeys } from "../support/workload-issuer.ts";
 
-const platform = await publishWorkloadKeys();
+const platform = await startTokenIssuer({ alg: "RS256" });
 const cluster = await startKubernetesIssuer();
 const issuer = "https://token.actions.githubusercontent.com";
 const subject = "repo:acme/fleet-config:ref:refs/heads/main";
@@ -20,7 +20,7 @@ const web = await useTestWeb({
   core: {
     env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
     files: {
-      "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", claims: { repository_id: 7 }, scopes: [read, audit, admin] }] }, { issuer: "${cluster.url}", audience: "${coreAudience}" }]`,
+      "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}/keys", subjects: [{ pattern: "${subject}", claims: { repository_id: 7 }, scopes: [read, audit, admin] }] }, { issuer: "${cluster.url}", audience: "${coreAudience}" }]`,
     },
   },
 });
@@ -30,8 +30,11 @@ afterAll(() => {
   cluster.close();
 });
 
-const platformToken = (sub: string) =>
-  platform.sign({ iss: issuer, aud: "fleet", sub, repository_id: "7" }, web.core.clock.now());
+const platformToken = (sub: string) => {
+  const iat = Math.floor(web.core.clock.now() / 1000);
+  const claims = { iss: issuer, aud: "fleet", sub, iat, exp: iat + 300 };
+  return platform.sign({ ...claims, repository_id: "7" });
+};
 
 it("a job of a repository publishes a config and rolls it out, without a stored secret", async () => {
   const { enroll } = await createTestToken(web.core, { labels: { env: "prod" } });
@@ -151,7 +154,7 @@ it("an admin makes a policy for the nodes of a cluster, and sees which of them i
       path,
       ...more,
     );
-  const token = await cluster.sign({ node: "node-7" }, web.core.clock.now());
+  const token = await cluster.signPod({ node: "node-7" }, web.core.clock.now());
   expect(await simulate(file("token", `${token}\n`))).toMatchObject({
     exitCode: 0,
     out: expect.stringContaining(

@@ -21,7 +21,7 @@ import { createTestToken, identityPrefix, manage, withProof } from "../support/c
 import { undocumented } from "../support/conformance.ts";
 import { useTestCore } from "../support/core.ts";
 import { isSlow } from "../support/is-slow.ts";
-import { publishWorkloadKeys } from "../support/workload-issuer.ts";
+import { startTokenIssuer } from "../support/token-issuer.ts";
 
 /*
  * Random requests, valid and not, made of the schemas of the API's document: every response is one that the document
@@ -61,10 +61,10 @@ const operations = Object.entries(document.paths)
   );
 type Documented = (typeof operations)[number];
 
-const platform = await publishWorkloadKeys();
+const platform = await startTokenIssuer();
 const subject = { iss: "https://ci.example.com", aud: "fleet", sub: "a job" };
 const issuers = `issuers:
-  - { issuer: "${subject.iss}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: a job, scopes: [read] }] }`;
+  - { issuer: "${subject.iss}", audience: fleet, jwks_uri: "${platform.url}/keys", subjects: [{ pattern: a job, scopes: [read] }] }`;
 const receiverNames = ["one", "two", "three", "four"];
 const receivers = `web_url: https://fleet.test
 receivers: [${receiverNames.map((name) => `{ kind: alertmanager, name: ${name}, url: "https://am.test" }`)}]`;
@@ -209,7 +209,9 @@ const known: KnownValues = {
   config_hash: [String(config.config_hash)],
   waves: [{ percent: 100, soak_seconds: 60 }],
   device_code: [redeemed.deviceCode],
-  subject_token: [await platform.sign(subject, clock.now())],
+  subject_token: [
+    await platform.sign({ ...subject, iat: clock.now() / 1000, exp: clock.now() / 1000 + 300 }),
+  ],
   remote_addr: ["192.0.2.7", "2001:db8::7"],
   sent_at: [present],
   since: ["2h"],

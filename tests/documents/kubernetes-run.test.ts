@@ -206,7 +206,7 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
 
   it("is asked to come again while the cluster's keys cannot be read", async () => {
     cluster.isDown = true;
-    const token = await cluster.sign({ node: "node-0" }, Date.now());
+    const token = await cluster.signPod({ node: "node-0" }, Date.now());
     const answers = [await enrollAt(coreUrl, token, "node-0")];
     cluster.isDown = false;
     answers.push(await enrollAt(coreUrl, token, "node-0"));
@@ -217,7 +217,7 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
   });
 
   it("gets one certificate when one token comes to two cores at once, with two keys", async () => {
-    const token = await cluster.sign({ node: "node-2" }, Date.now());
+    const token = await cluster.signPod({ node: "node-2" }, Date.now());
     const answers = await Promise.all(
       [coreUrl, secondCoreUrl].map((url) => enrollAt(url, token, "node-2")),
     );
@@ -230,7 +230,9 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
 
   it("enrolls once, keeps its identity without a token, and sends heartbeats and telemetry", async () => {
     const { args = [] } = containerOf(collectorPod, "enroll");
-    mountSecret(inDir("enrollment"), { token: await cluster.sign({ node: "node-1" }, Date.now()) });
+    mountSecret(inDir("enrollment"), {
+      token: await cluster.signPod({ node: "node-1" }, Date.now()),
+    });
     for (const name of ["identity", "queue"]) mkdirSync(inDir(name), { mode: 0o700 });
     const replacements = {
       "https://core.example.com": coreUrl,

@@ -54,7 +54,8 @@ export const createNodeDeployment = async () => {
     freeze: (policyId: string) => test.admin.post(`${path}/${policyId}/freeze`),
     /** Lets all policies of earlier tests admit no service account tokens. */
     forgetPolicies: () => db.execute(sql`update enrollment_policy set workload = null`),
-    tokenOf: (pod: TokenPod = {}, from: KubernetesIssuer = cluster) => from.sign(pod, clock.now()),
+    tokenOf: (pod: TokenPod = {}, from: KubernetesIssuer = cluster) =>
+      from.signPod(pod, clock.now()),
     enroll: async (
       token: string,
       deviceId: string,

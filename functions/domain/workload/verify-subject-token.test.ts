@@ -10,7 +10,7 @@ it("reads keys that an issuer has rotated after half a minute, and then rejects 
   const issuer = { issuer: cluster.url, audience: coreAudience, jwksUri: null, subjects: [] };
   const clock = createTestClock();
   const verify = createVerifySubjectToken([issuer], { clock });
-  const signed = () => cluster.sign({ ttlSeconds: 3600 }, clock.now());
+  const signed = () => cluster.signPod({ ttlSeconds: 3600 }, clock.now());
   const before = await signed();
   expect(await verify(before)).toMatchObject({
     subject: "system:serviceaccount:fleet-collector:collector",
@@ -32,7 +32,8 @@ it("reads keys that an issuer has rotated after half a minute, and then rejects 
 
   // The clock was two hours ahead, and is right again.
   clock.set(clock.now() - 7_200_000);
-  await cluster.move();
+  cluster.keysPath = "/moved";
+  await cluster.rotate();
   await clock.advance(31_000);
   expect(await verify(await signed())).toMatchObject({ issuer });
 });

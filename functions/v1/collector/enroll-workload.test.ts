@@ -3,15 +3,12 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { flushEnrollmentRefusals } from "#functions/domain/enrollment/flush-refusals.ts";
 import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { createTestToken } from "#tests/support/collector.ts";
-import { coreAudience, startKubernetesIssuer } from "#tests/support/kubernetes-issuer.ts";
+import { coreAudience } from "#tests/support/kubernetes-issuer.ts";
 import { collectorRule, createNodeDeployment, nodePrefix } from "#tests/support/node-deployment.ts";
 import { tablesWith } from "#tests/support/stored-text.ts";
 
-const [deployment, unlisted] = await Promise.all([createNodeDeployment(), startKubernetesIssuer()]);
-afterAll(async () => {
-  unlisted.close();
-  await deployment.close();
-});
+const deployment = await createNodeDeployment();
+afterAll(() => deployment.close());
 const {
   test,
   cluster,

@@ -1,27 +1,12 @@
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { afterAll, expect, it } from "vitest";
 import { operatorOf } from "#functions/domain/operator/authenticate.ts";
 import { useTestCore } from "#tests/support/core.ts";
+import { startTokenIssuer } from "#tests/support/token-issuer.ts";
 
-/** An issuer with discovery and one key, as GitHub Actions, GitLab and Kubernetes are. */
-const { publicKey, privateKey } = await generateKeyPair("ES256");
-const other = await generateKeyPair("ES256");
-let isDown = false;
-const platform = createServer((request, response) => {
-  const documents: Record<string, unknown> = {
-    "/.well-known/openid-configuration": { issuer, jwks_uri: `${issuer}/keys` },
-    "/keys": { keys: [{ ...jwk, kid: "one", alg: "ES256", use: "sig" }] },
-  };
-  const document = isDown ? undefined : documents[request.url ?? ""];
-  response.writeHead(document === undefined ? 503 : 200, { "Content-Type": "application/json" });
-  response.end(JSON.stringify(document ?? {}));
-});
-await new Promise<void>((done) => platform.listen(0, "127.0.0.1", done));
+const platform = await startTokenIssuer();
 afterAll(() => platform.close());
-const issuer = `http://127.0.0.1:${(platform.address() as AddressInfo).port}`;
-const jwk = await exportJWK(publicKey);
+const { url: issuer } = platform;
 
 const test = await useTestCore({
   env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
@@ -48,12 +33,8 @@ const usual = () => ({
 });
 const main = "repo:acme/fleet:ref:refs/heads/main";
 
-const tokenOf = (
-  claims: Record<string, unknown> = {},
-  { key = privateKey, kid = "one" }: { key?: typeof privateKey; kid?: string } = {},
-) => {
-  return new SignJWT({ ...usual(), ...claims }).setProtectedHeader({ alg: "ES256", kid }).sign(key);
-};
+const tokenOf = (claims: object = {}, key = platform.key()) =>
+  platform.sign({ ...usual(), ...claims }, key);
 const exchange = (subject_token: string, from = "192.0.2.1") => {
   const grant = {
     grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
@@ -136,8 +117,12 @@ it.each<[string, () => Promise<string>, string]>([
   ["that is valid 61 s ahead", () => tokenOf({ nbf: seconds() + 61 }), "token_not_yet_valid"],
   ["without a subject", () => tokenOf({ sub: undefined }), "token_malformed"],
   ["without an end", () => tokenOf({ exp: undefined }), "token_malformed"],
-  ["signed by another key", () => tokenOf({}, { key: other.privateKey }), "signature_invalid"],
-  ["of an unknown key", () => tokenOf({}, { kid: "two" }), "signature_invalid"],
+  [
+    "signed by another key",
+    async () => tokenOf({}, { ...platform.key(), ...(await generateKeyPair("ES256")) }),
+    "signature_invalid",
+  ],
+  ["of an unknown key", () => tokenOf({}, { ...platform.key(), kid: "two" }), "signature_invalid"],
   ["that is none", async () => "nonsense", "token_malformed"],
 ])("rejects and audits a token %s", async (_, make, reason) => {
   // Of several refusals in a minute the first has an event.
@@ -148,8 +133,8 @@ it.each<[string, () => Promise<string>, string]>([
 
 it("rejects a token that the public key signed as a shared secret, and one without a signature", async () => {
   const shared = await new SignJWT(usual())
-    .setProtectedHeader({ alg: "HS256", kid: "one" })
-    .sign(new TextEncoder().encode(JSON.stringify(jwk)));
+    .setProtectedHeader({ alg: "HS256", kid: platform.key().kid })
+    .sign(new TextEncoder().encode(JSON.stringify(await exportJWK(platform.key().publicKey))));
   const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
   for (const token of [shared, `${encode({ alg: "none" })}.${encode(usual())}.`])
     expect((await exchange(token)).body.code).toBe("invalid_grant");
@@ -173,7 +158,7 @@ it("E7: limits the refusals of one address, such as web's, no other's and no val
 });
 
 it("answers 502 while the issuer's keys cannot be read, and recovers", async () => {
-  isDown = true;
+  platform.isDown = true;
   const fresh = await useTestCore({
     env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
     files: {
@@ -190,6 +175,6 @@ it("answers 502 while the issuer's keys cannot be read, and recovers", async () 
     return fresh.api("POST", "/v1/operator/token-exchange", { body });
   };
   expect((await ask()).body.code).toBe("issuer_unavailable");
-  isDown = false;
+  platform.isDown = false;
   expect((await ask()).status).toBe(200);
 });

@@ -1,40 +1,38 @@
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { afterAll, expect, it } from "vitest";
+import { startLoopbackServer } from "#scripts/lab/loopback-server.ts";
 import { useTestCore } from "#tests/support/core.ts";
-import { publishWorkloadKeys } from "#tests/support/workload-issuer.ts";
+import { startTokenIssuer } from "#tests/support/token-issuer.ts";
 
-const platform = await publishWorkloadKeys();
+const platform = await startTokenIssuer({ alg: "RS256" });
 /** Sends whoever asks for keys to those of the platform. */
-const redirecting = createServer((_, response) =>
-  response.writeHead(302, { Location: platform.url }).end(),
+const redirecting = await startLoopbackServer();
+redirecting.server.on("request", (_, response) =>
+  response.writeHead(302, { Location: `${platform.url}/keys` }).end(),
 );
-await new Promise<void>((done) => redirecting.listen(0, "127.0.0.1", done));
-const { port } = redirecting.address() as AddressInfo;
 const issuer = "https://token.actions.githubusercontent.com";
 const subject = "repo:acme/fleet:ref:refs/heads/main";
 const test = await useTestCore({
   env: {
-    SVC_WORKLOAD_ISSUERS: `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", claims: { repository_owner_id: 1001 }, scopes: [read] }] },
-      { issuer: "https://gitlab.example.com", audience: fleet, jwks_uri: "http://127.0.0.1:${port}/", subjects: [{ pattern: "${subject}", scopes: [read] }] }]`,
+    SVC_WORKLOAD_ISSUERS: `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}/keys", subjects: [{ pattern: "${subject}", claims: { repository_owner_id: 1001 }, scopes: [read] }] },
+      { issuer: "https://gitlab.example.com", audience: fleet, jwks_uri: "${redirecting.url}/", subjects: [{ pattern: "${subject}", scopes: [read] }] }]`,
   },
 });
 afterAll(async () => {
   platform.close();
-  redirecting.close();
+  await redirecting.close();
 });
 
-const exchange = async (claims: object = {}) =>
-  test.api<{ access_token: string; code: string }>("POST", "/v1/operator/token-exchange", {
+const exchange = async (claims: object = {}) => {
+  const iat = Math.floor(test.clock.now() / 1000);
+  const usual = { iss: issuer, aud: "fleet", sub: subject, iat, exp: iat + 300 };
+  return test.api<{ access_token: string; code: string }>("POST", "/v1/operator/token-exchange", {
     body: {
       grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
-      subject_token: await platform.sign(
-        { iss: issuer, aud: "fleet", sub: subject, repository_owner_id: "1001", ...claims },
-        test.clock.now(),
-      ),
+      subject_token: await platform.sign({ ...usual, repository_owner_id: "1001", ...claims }),
       subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
     },
   });
+};
 
 it("exchanges tokens of the issuers that SVC_WORKLOAD_ISSUERS holds as text, in workerd too", {
   tags: "workerd",
