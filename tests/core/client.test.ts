@@ -13,12 +13,13 @@ import openApiJson from "#proto/openapi.json" with { type: "json" };
 import { encodePem } from "#proto/pem.ts";
 import { dereference } from "#scripts/generate/dereference.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { clientCertificateHeader } from "#scripts/lab/core-process.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { collectorOf, identityPrefix, withProof } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";
-import { createTestLab, labHeader, labSecret } from "../support/lab.ts";
+import { createTestLab, labSecret } from "../support/lab.ts";
 
 /* The generated client against a core process, over HTTP. */
 const execute = promisify(execFile);
@@ -128,7 +129,9 @@ it("calls core: JSON, YAML, CSV, lines, plain text and a stream of events", asyn
   const beat = heartbeatBody(Date.now());
   const heartbeat = await fleet.sendHeartbeat<true>({
     client,
-    headers: { [labHeader]: encodeURIComponent(encodePem(host.certificate, "CERTIFICATE")) },
+    headers: {
+      [clientCertificateHeader]: encodeURIComponent(encodePem(host.certificate, "CERTIFICATE")),
+    },
     body: withProof(host, "heartbeat", beat) as fleet.SendHeartbeatData["body"],
   });
   expect(heartbeat.data.desired_config?.config_id).toBe(published.id);

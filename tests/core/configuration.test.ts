@@ -55,6 +55,7 @@ const choice = (unset: unknown, names: readonly string[], wrong: string) =>
 /** A text that only must not be empty. */
 const text = (unset: unknown, example: string) => behavior(unset, same(example));
 const secret = (unset: unknown) => text(unset, "hush");
+const path = text(undefined, "/run/a-file");
 const hmacKey = (unset: unknown) =>
   behavior(unset, same("32 bytes, which is just as needed"), {
     "must be at least 32 bytes": ["31 bytes, which is one too few."],
@@ -125,7 +126,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_DIRECTORY_DELEGATE_EMAIL: optional(same("root@example.com"), {
     "must be an email address": ["root"],
   }),
-  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: text(undefined, "/run/directory.json"),
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: path,
   SVC_WORKLOAD_ISSUERS_FILE: optional({}, { "must be a mapping": ["/run/workloads.yaml"] }),
   SVC_WORKLOAD_ISSUERS: optional(same("issuers: []"), {
     "must be a list of issuers": ["issuers: {}"],
@@ -139,14 +140,14 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     },
     { "web_url is required": ["receivers: []"] },
   ),
-  SVC_DIRECTORY_FILE: text(undefined, "/run/directory.yaml"),
+  SVC_DIRECTORY_FILE: path,
   SVC_DIRECTORY_SYNC_INTERVAL: duration(3600, 1),
   SVC_DIRECTORY_API_URL: confidentialUrl,
   SVC_DIRECTORY_ALLOW_MASS_REMOVAL: boolean(false),
   SVC_OPS_BEARER_TOKEN: secret(undefined),
   SVC_TRUST_LOOPBACK_OPS: boolean(false),
   SVC_LICENSE: secret(undefined),
-  SVC_LICENSE_PUBLIC_KEY_FILE: text(undefined, "/run/license.pem"),
+  SVC_LICENSE_PUBLIC_KEY_FILE: path,
   SVC_INGEST_GRPC_ADDR: optional(
     { "0.0.0.0:8443": { host: "0.0.0.0", port: 8443 }, "[::]:65535": { host: "::", port: 65_535 } },
     {
@@ -156,9 +157,9 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
       "a valid address": ["[:::]:1"],
     },
   ),
-  SVC_INGEST_SERVER_CERT_FILE: text(undefined, "/run/server.pem"),
-  SVC_INGEST_SERVER_KEY_FILE: text(undefined, "/run/server.key"),
-  SVC_INGEST_CLIENT_CA_FILE: text(undefined, "/run/ca.pem"),
+  SVC_INGEST_SERVER_CERT_FILE: path,
+  SVC_INGEST_SERVER_KEY_FILE: path,
+  SVC_INGEST_CLIENT_CA_FILE: path,
   SVC_INGEST_MAX_FRAME_BYTES: integer(4_194_304, 1024, 268_435_456),
   SVC_INGEST_MAX_PAYLOAD_BYTES: integer(4_194_304, 1, 268_435_456),
   SVC_INGEST_MAX_HOST_ID_BYTES: integer(253, 1, 2048),
@@ -180,8 +181,8 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
       "must not hold credentials": ["nats://me:pw@a:4222"],
     },
   ),
-  SVC_NATS_CREDENTIALS_FILE: text(undefined, "/run/core.creds"),
-  SVC_NATS_CA_FILE: text(undefined, "/run/nats-ca.pem"),
+  SVC_NATS_CREDENTIALS_FILE: path,
+  SVC_NATS_CA_FILE: path,
   SVC_NATS_STREAM: behavior("SVC_INGEST", same("svc-1_A"), {
     "must be 1 to 64 letters": ["svc.ingest"],
   }),
@@ -192,8 +193,8 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_ENROLLMENT_SIGNER_COMMAND: optional(same("/usr/bin/sign"), {
     "must be an absolute path": ["sign"],
   }),
-  SVC_ENROLLMENT_CA_CERT_FILE: text(undefined, "/run/ca.pem"),
-  SVC_ENROLLMENT_CA_KEY_FILE: text(undefined, "/run/ca.key"),
+  SVC_ENROLLMENT_CA_CERT_FILE: path,
+  SVC_ENROLLMENT_CA_KEY_FILE: path,
   SVC_ENROLLMENT_CLIENT_CERT_HEADER: optional(
     { "X-Client-Cert": "x-client-cert" },
     { "must be a header name": ["X Client", "X-Cert:"] },
@@ -219,11 +220,11 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   }),
   SVC_CHAT_SQL_TOOL_ENABLED: boolean(true),
   SVC_CHAT_DATABASE_URL: databaseUrl(undefined),
-  SVC_COMPLETENESS_KEY_FILE: text(undefined, "/run/completeness.pem"),
+  SVC_COMPLETENESS_KEY_FILE: path,
   SVC_COMPLETENESS_ORIGIN: optional(same("core.example/completeness"), {
     "must have no spaces and no +": ["two words", "a+b"],
   }),
-  SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: text(undefined, "/run/receipts.pem"),
+  SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: path,
   SVC_CHAT_RECEIPT_SIGNING_KEY_ID: optional(same("receipts-2026"), {
     "must be 1 to 128 printable ASCII characters": ["two words"],
   }),
@@ -294,9 +295,9 @@ const exporting: Readonly<Record<keyof typeof exportVariables, Behavior>> = {
     },
     { "must be name=value": ["api-key", "a=b,", "a=%", "a=b%0Ac"] },
   ),
-  SVC_EXPORT_CA_FILE: text(undefined, "/etc/svc/ca.pem"),
-  SVC_EXPORT_CLIENT_CERT_FILE: text(undefined, "/etc/svc/client.pem"),
-  SVC_EXPORT_CLIENT_KEY_FILE: text(undefined, "/etc/svc/client.key"),
+  SVC_EXPORT_CA_FILE: path,
+  SVC_EXPORT_CLIENT_CERT_FILE: path,
+  SVC_EXPORT_CLIENT_KEY_FILE: path,
   SVC_EXPORT_COMPRESSION: choice("gzip", ["gzip", "none"], "zstd"),
   SVC_EXPORT_SIGNALS: behavior(
     ["traces", "logs", "metrics"],

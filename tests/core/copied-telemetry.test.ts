@@ -2,6 +2,7 @@ import { execFileSync } from "node:child_process";
 import { symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
+import { coreEnvironment } from "#scripts/lab/core-environment.ts";
 import { useTestDatabase } from "../support/database.ts";
 import { createBlockRunner } from "../support/documented-block.ts";
 import { newFolder } from "../support/new-folder.ts";
@@ -19,12 +20,7 @@ const documented = createBlockRunner(dir);
 afterAll(() => store.close());
 
 const env = {
-  SVC_DATABASE_URL: database.url,
-  SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
-  SVC_AUTH_TOKEN_SECRET: "a-test-secret-of-more-than-32-bytes",
-  SVC_DIRECTORY_DOMAIN: "example.test",
-  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
-  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
+  ...coreEnvironment(database.url),
   // Of no use to a command: a fault of these must not stop it.
   SVC_WATCH_RECEIVERS_FILE: "/nowhere/receivers.yaml",
   SVC_CHAT_DATABASE_URL: "no URL",

@@ -6,8 +6,7 @@ import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
 import { createLabPki } from "#scripts/lab/ca/pki.ts";
-import { clientCertificateHeader, createCoreProcess } from "#scripts/lab/core-process.ts";
-import { startEdge } from "#scripts/lab/edge.ts";
+import { createCoreProcess, startLabEdge } from "#scripts/lab/core-process.ts";
 import { people, seedPeople } from "#scripts/lab/people.ts";
 import { createProcesses } from "#scripts/lab/processes.ts";
 import { findPorts } from "#scripts/ports.ts";
@@ -56,13 +55,7 @@ beforeAll(async () => {
     { processes, clock: systemClock, signal: given.signal },
   );
   core.start();
-  const edge = await startEdge({
-    certPem: await readFile(lab.edge.certFile, "utf8"),
-    keyPem: await readFile(lab.edge.keyFile, "utf8"),
-    clientCaPem: await readFile(lab.enrollmentCa.certFile, "utf8"),
-    coreUrl: core.httpUrl,
-    clientCertificateHeader,
-  });
+  const edge = await startLabEdge(lab, { coreUrl: core.httpUrl });
   cleanup.defer(() => edge.close());
   await core.ready();
   await seedPeople(db, systemClock.now());

@@ -1,6 +1,12 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import {
+  type DescMessage,
+  fromBinary,
+  fromJson,
+  type JsonValue,
+  toBinary,
+} from "@bufbuild/protobuf";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
@@ -62,75 +68,27 @@ service:
   return { grpc: `http://${grpc}`, http: `http://${http}` };
 };
 
-const resource = {
-  attributes: [
-    { key: "host.name", value: { value: { case: "stringValue" as const, value: "web-1" } } },
-  ],
+const encode = (schema: DescMessage, request: JsonValue) =>
+  toBinary(schema, fromJson(schema, request));
+const resource = { attributes: [{ key: "host.name", value: { stringValue: "web-1" } }] };
+const idOf = (bytes: number) => crypto.getRandomValues(new Uint8Array(bytes)).toBase64();
+const spans = (...names: string[]) => {
+  const all = names.map((name) => ({ name, traceId: idOf(16), spanId: idOf(8) }));
+  const resourceSpans = [{ resource, scopeSpans: [{ spans: all }] }];
+  return encode(ExportTraceServiceRequestSchema, { resourceSpans });
 };
-const spans = (names: readonly string[]) =>
-  toBinary(
-    ExportTraceServiceRequestSchema,
-    create(ExportTraceServiceRequestSchema, {
-      resourceSpans: [
-        {
-          resource: resource,
-          scopeSpans: [
-            {
-              spans: names.map((name) => ({
-                name,
-                traceId: crypto.getRandomValues(new Uint8Array(16)),
-                spanId: crypto.getRandomValues(new Uint8Array(8)),
-              })),
-            },
-          ],
-        },
-      ],
-    }),
-  );
-const logs = (texts: readonly string[]) =>
-  toBinary(
-    ExportLogsServiceRequestSchema,
-    create(ExportLogsServiceRequestSchema, {
-      resourceLogs: [
-        {
-          resource: resource,
-          scopeLogs: [
-            {
-              logRecords: texts.map((value) => ({
-                body: { value: { case: "stringValue" as const, value } },
-              })),
-            },
-          ],
-        },
-      ],
-    }),
-  );
-const metrics = (names: readonly string[]) =>
-  toBinary(
-    ExportMetricsServiceRequestSchema,
-    create(ExportMetricsServiceRequestSchema, {
-      resourceMetrics: [
-        {
-          resource: resource,
-          scopeMetrics: [
-            {
-              metrics: names.map((name) => ({
-                name,
-                data: {
-                  case: "gauge" as const,
-                  value: {
-                    dataPoints: [
-                      { timeUnixNano: 1n, value: { case: "asDouble" as const, value: 1 } },
-                    ],
-                  },
-                },
-              })),
-            },
-          ],
-        },
-      ],
-    }),
-  );
+const logs = (...texts: string[]) => {
+  const logRecords = texts.map((stringValue) => ({ body: { stringValue } }));
+  const resourceLogs = [{ resource, scopeLogs: [{ logRecords }] }];
+  return encode(ExportLogsServiceRequestSchema, { resourceLogs });
+};
+const metrics = (...names: string[]) => {
+  const gauge = { dataPoints: [{ timeUnixNano: "1", asDouble: 1 }] };
+  const resourceMetrics = [
+    { resource, scopeMetrics: [{ metrics: names.map((name) => ({ name, gauge })) }] },
+  ];
+  return encode(ExportMetricsServiceRequestSchema, { resourceMetrics });
+};
 const metricNames = () =>
   backend.accepted.flatMap(({ signal, body }) =>
     signal === "metrics"
@@ -149,22 +107,15 @@ it("delivers every signal to each receiver that this machine has", async () => {
   const numbers = (prefix: string) =>
     Array.from({ length: 50 }, (_, index) => `${prefix} ${index}`);
   for (const host of ["a", "b"]) {
-    const rows = Array.from({ length: 25 }, (_, index) => [
-      {
-        kind: "otel_span",
-        payload: spans([`${host} span ${2 * index}`, `${host} span ${2 * index + 1}`]),
-      },
-      {
-        kind: "otel_log",
-        payload: logs([`${host} log ${2 * index}`, `${host} log ${2 * index + 1}`]),
-      },
-      {
-        kind: "otel_metric",
-        payload: metrics([`${host} metric ${2 * index}`, `${host} metric ${2 * index + 1}`]),
-      },
-      { payload: new TextEncoder().encode(`${host} line ${2 * index}`) },
-      { payload: new TextEncoder().encode(`${host} line ${2 * index + 1}`) },
-    ]);
+    const rows = Array.from({ length: 25 }, (_, index) => {
+      const two = (kind: string) => [0, 1].map((n) => `${host} ${kind} ${2 * index + n}`);
+      return [
+        { kind: "otel_span", payload: spans(...two("span")) },
+        { kind: "otel_log", payload: logs(...two("log")) },
+        { kind: "otel_metric", payload: metrics(...two("metric")) },
+        ...two("line").map((line) => ({ payload: new TextEncoder().encode(line) })),
+      ];
+    });
     await store.envelopes(host, rows.flat());
   }
   const exports = receivers.flatMap(({ grpc, http }) => [

@@ -1,4 +1,4 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
@@ -9,8 +9,9 @@ import { awaitPeople } from "#scripts/lab/await-people.ts";
 import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
 import { startConversation } from "#scripts/lab/chat-client.ts";
 import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
+import { clientCertificateHeader, startLabEdge } from "#scripts/lab/core-process.ts";
 import { type DirectoryApi, startDirectoryApi } from "#scripts/lab/directory-api.ts";
-import { type Edge, startEdge } from "#scripts/lab/edge.ts";
+import type { Edge } from "#scripts/lab/edge.ts";
 import { type IdentityProvider, startIdentityProvider } from "#scripts/lab/identity-provider.ts";
 import {
   createOperatorApi,
@@ -64,7 +65,6 @@ const otherDefaults = {
 /** Behind a pooler in transaction mode core refuses these. */
 const sessionDefaults = { array_nulls: "off", default_transaction_isolation: "serializable" };
 const secret = "a-test-secret-of-more-than-32-bytes";
-const header = "x-client-cert";
 const identityPrefix = "https://fleet.test/d/";
 
 let server: EmbeddedPostgres;
@@ -170,7 +170,7 @@ describe.for(possible.slice(isSlow ? 0 : -1))(
         ...(withSessionUrl ? { SVC_DATABASE_SESSION_URL: server.tcpUrl(mode) } : {}),
         SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: await directory.writeKeyFile(dir),
         SVC_DIRECTORY_API_URL: directory.url,
-        SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
+        SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
         SVC_HEARTBEAT_INTERVAL: "11s",
         SVC_INFERENCE_CHAT_MODEL: "mock",
       };
@@ -180,13 +180,7 @@ describe.for(possible.slice(isSlow ? 0 : -1))(
       ingestPort = Number(ready.ingest_port);
       const coreUrl = `http://127.0.0.1:${ready.port}`;
       operator = createOperatorApi(coreUrl, secret, await awaitPeople(database.sql, waiting));
-      edge = await startEdge({
-        certPem: await readFile(pki.edge.certFile, "utf8"),
-        keyPem: await readFile(pki.edge.keyFile, "utf8"),
-        clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-        coreUrl,
-        clientCertificateHeader: header,
-      });
+      edge = await startLabEdge(pki, { coreUrl });
       cleanup.defer(() => edge.close());
 
       await database.sql.unsafe(`grant usage on schema public to web_${mode};

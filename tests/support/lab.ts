@@ -1,9 +1,9 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Clock, systemClock } from "#kit/clock.ts";
 import { createLabPki } from "#scripts/lab/ca/pki.ts";
 import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
-import { startEdge } from "#scripts/lab/edge.ts";
+import { clientCertificateHeader, startLabEdge } from "#scripts/lab/core-process.ts";
 import {
   createOperatorApi,
   createPolicyWithToken,
@@ -16,9 +16,8 @@ import { createHostProgram } from "./host-program.ts";
 import { newFolder, whenDone } from "./new-folder.ts";
 import { startCore } from "./program.ts";
 
-/** The secret of the lab's cores, and the header in which they take a certificate from its edge. */
+/** The secret of the lab's cores. */
 export const labSecret = "a-test-secret-of-more-than-32-bytes";
-export const labHeader = "x-client-cert";
 
 /**
  * Creates certificates and a database with people for cores and collectors that run as processes. All of it ends with the tests of the file,
@@ -40,7 +39,7 @@ export const createTestLab = async ({
     { url }: Pick<TestDatabase, "url"> = database,
   ) => ({
     ...labCoreEnvironment({ databaseUrl: url, pki, authTokenSecret: labSecret }),
-    SVC_ENROLLMENT_CLIENT_CERT_HEADER: labHeader,
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
     ...env,
   });
   return {
@@ -59,13 +58,7 @@ export const createTestLab = async ({
     },
     /** Starts an edge in front of a core. */
     startEdge: async ({ url }: { url: string }) => {
-      const edge = await startEdge({
-        certPem: await readFile(pki.edge.certFile, "utf8"),
-        keyPem: await readFile(pki.edge.keyFile, "utf8"),
-        clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-        coreUrl: url,
-        clientCertificateHeader: labHeader,
-      });
+      const edge = await startLabEdge(pki, { coreUrl: url });
       whenDone(() => edge.close());
       return edge;
     },

@@ -10,8 +10,7 @@ import { formatNoteKey } from "#proto/completeness/signed-note.ts";
 import { programPaths } from "#scripts/bundle/bundle-programs.ts";
 import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import type { LabContext } from "#scripts/lab/context.ts";
-import { clientCertificateHeader } from "#scripts/lab/core-process.ts";
-import { startEdge } from "#scripts/lab/edge.ts";
+import { startLabEdge } from "#scripts/lab/core-process.ts";
 import { type EnrolledCollector, enrollCollector } from "#scripts/lab/enroll-collector.ts";
 import { type LabCore, startLabCore } from "#scripts/lab/lab-core.ts";
 import { createLineWriter, type LineWriter } from "#scripts/lab/line-writer.ts";
@@ -103,14 +102,7 @@ export const playStories = async (context: LabContext, cleanup: AsyncDisposableS
   const keysFile = join(dir, "keys");
   await writeFile(keysFile, `${log.key}\n${await readFile(pki.enrollmentCa.certFile, "utf8")}`);
   const [port = 0] = await findPorts(1, entropy);
-  const edge = await startEdge({
-    certPem: await readFile(pki.edge.certFile, "utf8"),
-    keyPem: await readFile(pki.edge.keyFile, "utf8"),
-    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-    coreUrl: core.httpUrl,
-    clientCertificateHeader,
-    port,
-  });
+  const edge = await startLabEdge(pki, { coreUrl: core.httpUrl, port });
   cleanup.defer(() => edge.close());
   const lab: StoryLab = {
     ...core,

@@ -9,7 +9,7 @@ import { awaitPeople } from "#scripts/lab/await-people.ts";
 import { issueClient } from "#scripts/lab/ca/issue-client.ts";
 import { createLabPki } from "#scripts/lab/ca/pki.ts";
 import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
-import { startEdge } from "#scripts/lab/edge.ts";
+import { clientCertificateHeader, startLabEdge } from "#scripts/lab/core-process.ts";
 import { startDirectory } from "#scripts/lab/lab-core.ts";
 import {
   bridgeTokenOf,
@@ -24,7 +24,6 @@ import { checkStored, type NumberedLoad, startNumberedLoad } from "../chaos/load
 import { judge, readStoredQueues } from "../chaos/stored-queues.ts";
 import { end, enrollHost, identityPrefix, type Revision } from "./upgraded-host.ts";
 
-const clientCertificateHeader = "X-Client-Cert";
 /** For a busy machine: the last statements read everything that was stored. */
 const statementTimeoutMs = 180_000;
 /** Three cores are connected while one is replaced by another. */
@@ -97,13 +96,7 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
     }
   };
   const edgeOf = async (coreUrl: string) => {
-    const edge = await startEdge({
-      certPem: await readFile(pki.edge.certFile, "utf8"),
-      keyPem: await readFile(pki.edge.keyFile, "utf8"),
-      clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-      coreUrl,
-      clientCertificateHeader,
-    });
+    const edge = await startLabEdge(pki, { coreUrl });
     cleanup.defer(() => edge.close());
     return edge.url;
   };
