@@ -1,6 +1,15 @@
 import { sql } from "drizzle-orm";
-import { check, index, jsonb, primaryKey } from "drizzle-orm/pg-core";
-import { boolean, bytea, counter, nullable, table, text, timestamp, uuid } from "./columns.ts";
+import { index, jsonb, primaryKey } from "drizzle-orm/pg-core";
+import {
+  bytea,
+  counter,
+  nullable,
+  singleRowTable,
+  table,
+  text,
+  timestamp,
+  uuid,
+} from "./columns.ts";
 
 /** The kind of actor of an event. */
 export type ActorType = "operator" | "workload" | "collector" | "system";
@@ -61,23 +70,18 @@ export type AuditChainFaultKind = "gap" | "chain_broken" | "event_missing" | "ev
  * `checked_since` and `checked_at`; `hash` is the hash of the last one. A fault is final and stops the job: only an administrator of the
  * database who has explained it deletes the row.
  */
-export const auditVerification = table(
-  "audit_verification",
-  {
-    singleton: boolean().primaryKey().default(true),
-    seq: counter(),
-    hash: bytea(),
-    checkedAt: timestamp(),
-    checkedSince: timestamp(),
-    /** The position of the pass that checks all events again, and when it began. */
-    passSeq: counter(),
-    passHash: bytea(),
-    passStartedAt: timestamp(),
-    faultKind: nullable.text().$type<AuditChainFaultKind>(),
-    faultSeq: nullable.counter(),
-  },
-  (columns) => [check("audit_verification_singleton", sql`${columns.singleton}`)],
-);
+export const auditVerification = singleRowTable("audit_verification", {
+  seq: counter(),
+  hash: bytea(),
+  checkedAt: timestamp(),
+  checkedSince: timestamp(),
+  /** The position of the pass that checks all events again, and when it began. */
+  passSeq: counter(),
+  passHash: bytea(),
+  passStartedAt: timestamp(),
+  faultKind: nullable.text().$type<AuditChainFaultKind>(),
+  faultSeq: nullable.counter(),
+});
 
 /** Refusals of anonymous callers of an address (IPv6: its /64) in one minute. The first is an audit event; the count becomes one after the minute. */
 export const refusalCount = table(

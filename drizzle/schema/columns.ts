@@ -1,5 +1,9 @@
+import { sql } from "drizzle-orm";
 import {
+  check,
   customType,
+  type PgColumn,
+  type PgColumnBuilderBase,
   bigint as pgBigint,
   boolean as pgBoolean,
   integer as pgInteger,
@@ -61,3 +65,18 @@ export const jsonText = <Value>(name = "") =>
     toDriver: (value) => JSON.stringify(value),
     fromDriver: (text) => JSON.parse(text) as Value,
   })(name);
+
+/** Declares a table that has at most one row. */
+export const singleRowTable = <
+  Name extends string,
+  Columns extends Record<string, PgColumnBuilderBase>,
+>(
+  name: Name,
+  columns: Columns,
+) =>
+  table(name, { singleton: boolean().primaryKey().default(true), ...columns }, (self) => [
+    check(
+      `${name}_singleton`,
+      sql`${(self as unknown as Record<"singleton", PgColumn>).singleton}`,
+    ),
+  ]);

@@ -1,12 +1,11 @@
-import { sql } from "drizzle-orm";
-import { check, timestamp as pgTimestamp, primaryKey } from "drizzle-orm/pg-core";
+import { timestamp as pgTimestamp, primaryKey } from "drizzle-orm/pg-core";
 import {
   bigint,
-  boolean,
   bytea,
   counter,
   integer,
   nullable,
+  singleRowTable,
   table,
   text,
   timestamp,
@@ -63,15 +62,10 @@ export const completenessHead = table("completeness_head", {
 });
 
 /** One row: the core that writes a statement, until `until`. */
-export const completenessWriter = table(
-  "completeness_writer",
-  {
-    singleton: boolean().primaryKey().default(true),
-    owner: uuid(),
-    until: timestamp(),
-  },
-  (columns) => [check("completeness_writer_singleton", sql`${columns.singleton}`)],
-);
+export const completenessWriter = singleRowTable("completeness_writer", {
+  owner: uuid(),
+  until: timestamp(),
+});
 
 /** How many hosts have which state in an hour: the sum of `completeness_day`, which changes in the same transaction. */
 export const completenessHour = table("completeness_hour", {
@@ -82,20 +76,15 @@ export const completenessHour = table("completeness_hour", {
 });
 
 /** One row: how far the states of hours are settled, and the core that settles them until `leaseUntil`. */
-export const completenessProgress = table(
-  "completeness_progress",
-  {
-    singleton: boolean().primaryKey().default(true),
-    owner: nullable.uuid(),
-    /** By the database's clock. */
-    leaseUntil: pgTimestamp({ withTimezone: true }),
-    /** The start of the last hour whose states are settled; null for none. */
-    hour: nullable.timestamp(),
-    /** Accounts that were received before it have settled their hours. */
-    receivedBefore: nullable.timestamp(),
-    /** Accounts whose ranges every export of this stream has delivered, through the sequence, have settled their hours. */
-    deliveredStream: nullable.text(),
-    deliveredThrough: nullable.bigint(),
-  },
-  (columns) => [check("completeness_progress_singleton", sql`${columns.singleton}`)],
-);
+export const completenessProgress = singleRowTable("completeness_progress", {
+  owner: nullable.uuid(),
+  /** By the database's clock. */
+  leaseUntil: pgTimestamp({ withTimezone: true }),
+  /** The start of the last hour whose states are settled; null for none. */
+  hour: nullable.timestamp(),
+  /** Accounts that were received before it have settled their hours. */
+  receivedBefore: nullable.timestamp(),
+  /** Accounts whose ranges every export of this stream has delivered, through the sequence, have settled their hours. */
+  deliveredStream: nullable.text(),
+  deliveredThrough: nullable.bigint(),
+});

@@ -1,41 +1,39 @@
-import { sql } from "drizzle-orm";
-import { check, jsonb } from "drizzle-orm/pg-core";
-import { bigint, boolean, integer, nullable, table, text, timestamp, uuid } from "./columns.ts";
+import { jsonb } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  integer,
+  nullable,
+  singleRowTable,
+  table,
+  text,
+  timestamp,
+  uuid,
+} from "./columns.ts";
 
 /** One row: the deployment that this database belongs to. A core with another SVC_TENANT_ID refuses to start. */
-export const deployment = table(
-  "deployment",
-  {
-    singleton: boolean().primaryKey().default(true),
-    tenantId: uuid(),
-    createdAt: timestamp(),
-  },
-  (columns) => [check("deployment_singleton", sql`${columns.singleton}`)],
-);
+export const deployment = singleRowTable("deployment", {
+  tenantId: uuid(),
+  createdAt: timestamp(),
+});
 
 /**
  * One row: where the database was when a core last used it, so that the next one notices that it is a restored backup. A migration that
  * rewrites this table would look like a loaded dump.
  */
-export const databaseLineage = table(
-  "database_lineage",
-  {
-    singleton: boolean().primaryKey().default(true),
-    /** Number of restores that core has noticed. */
-    epoch: integer(),
-    /** The transaction that wrote this row. A dump restores the number, but in a transaction of its own. */
-    writtenXid: bigint(),
-    /** Null where core's role may not read it. */
-    systemIdentifier: nullable.text(),
-    databaseOid: text(),
-    /** Null where core's role may not read it. */
-    timeline: nullable.integer(),
-    /** When core last noticed a restore, by core's clock, and how; null if never. */
-    restoredAt: nullable.timestamp(),
-    reason: nullable.text(),
-  },
-  (columns) => [check("database_lineage_singleton", sql`${columns.singleton}`)],
-);
+export const databaseLineage = singleRowTable("database_lineage", {
+  /** Number of restores that core has noticed. */
+  epoch: integer(),
+  /** The transaction that wrote this row. A dump restores the number, but in a transaction of its own. */
+  writtenXid: bigint(),
+  /** Null where core's role may not read it. */
+  systemIdentifier: nullable.text(),
+  databaseOid: text(),
+  /** Null where core's role may not read it. */
+  timeline: nullable.integer(),
+  /** When core last noticed a restore, by core's clock, and how; null if never. */
+  restoredAt: nullable.timestamp(),
+  reason: nullable.text(),
+});
 
 /** A time in which one core could receive, by the database's clock. The core extends its row every few seconds while it is ready. */
 export const coreSession = table("core_session", {
@@ -86,18 +84,13 @@ export const coreReport = table("core_report", {
 });
 
 /** One row: when retention last saw the database's clock, by that clock, and the jump that holds retention back. */
-export const retentionClock = table(
-  "retention_clock",
-  {
-    singleton: boolean().primaryKey().default(true),
-    seenAt: timestamp(),
-    /** The last time before a jump of more than a day, and the first after it; null while retention is not paused. */
-    jumpedFrom: nullable.timestamp(),
-    jumpedAt: nullable.timestamp(),
-    /** The UTC day on which data was dropped last. */
-    droppedOn: nullable.timestamp(),
-    /** Until then an operator lets more than one day of data be dropped on a day. */
-    confirmedUntil: nullable.timestamp(),
-  },
-  (columns) => [check("retention_clock_singleton", sql`${columns.singleton}`)],
-);
+export const retentionClock = singleRowTable("retention_clock", {
+  seenAt: timestamp(),
+  /** The last time before a jump of more than a day, and the first after it; null while retention is not paused. */
+  jumpedFrom: nullable.timestamp(),
+  jumpedAt: nullable.timestamp(),
+  /** The UTC day on which data was dropped last. */
+  droppedOn: nullable.timestamp(),
+  /** Until then an operator lets more than one day of data be dropped on a day. */
+  confirmedUntil: nullable.timestamp(),
+});

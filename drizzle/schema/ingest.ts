@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { check, index, primaryKey } from "drizzle-orm/pg-core";
+import { index, primaryKey } from "drizzle-orm/pg-core";
 import {
   bigint,
   boolean,
@@ -7,6 +7,7 @@ import {
   counter,
   integer,
   nullable,
+  singleRowTable,
   table,
   text,
   timestamp,
@@ -110,16 +111,11 @@ export const ingestStored = table("ingest_stored", {
 });
 
 /** One row: the sink that core used last, so that a queue which comes from another one is not taken for a restored database. */
-export const ingestSink = table(
-  "ingest_sink",
-  {
-    singleton: boolean().primaryKey().default(true),
-    kind: text(),
-    /** When core last began to use another sink than before; null if never. */
-    changedAt: nullable.timestamp(),
-  },
-  (columns) => [check("ingest_sink_singleton", sql`${columns.singleton}`)],
-);
+export const ingestSink = singleRowTable("ingest_sink", {
+  kind: text(),
+  /** When core last began to use another sink than before; null if never. */
+  changedAt: nullable.timestamp(),
+});
 
 // The telemetry is partitioned, which drizzle-kit cannot express: drizzle/sql/ingest-block.sql, and ingest-envelope.sql for what versions
 // before blocks have stored.

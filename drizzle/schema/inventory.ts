@@ -1,20 +1,15 @@
 import { sql } from "drizzle-orm";
-import { check, index, jsonb } from "drizzle-orm/pg-core";
+import { index, jsonb } from "drizzle-orm/pg-core";
 import type { Labels } from "#proto/labels.ts";
-import { boolean, bytea, byteText, integer, nullable, table, timestamp } from "./columns.ts";
+import { bytea, byteText, integer, nullable, singleRowTable, table, timestamp } from "./columns.ts";
 
 /** One row: the inventory of expected hosts as it was put last. Without it nothing is expected. */
-export const inventory = table(
-  "inventory",
-  {
-    singleton: boolean().primaryKey().default(true),
-    /** Of its hosts: the ETag. */
-    sha256: bytea(),
-    hosts: integer(),
-    updatedAt: timestamp(),
-  },
-  (columns) => [check("inventory_singleton", sql`${columns.singleton}`)],
-);
+export const inventory = singleRowTable("inventory", {
+  /** Of its hosts: the ETag. */
+  sha256: bytea(),
+  hosts: integer(),
+  updatedAt: timestamp(),
+});
 
 /** The hosts of the inventory, and those that it had and the fleet still has. */
 export const inventoryHost = table(

@@ -1,7 +1,15 @@
-import { sql } from "drizzle-orm";
-import { check, index, primaryKey, unique, uniqueIndex } from "drizzle-orm/pg-core";
+import { index, primaryKey, unique, uniqueIndex } from "drizzle-orm/pg-core";
 import type { Scope } from "#proto/operator/scopes.ts";
-import { boolean, bytea, integer, nullable, table, text, timestamp, uuid } from "./columns.ts";
+import {
+  bytea,
+  integer,
+  nullable,
+  singleRowTable,
+  table,
+  text,
+  timestamp,
+  uuid,
+} from "./columns.ts";
 
 /**
  * The status of a person in the directory. Only `active` may sign in or call core. `held`: active in a restored backup, which nobody has
@@ -60,26 +68,21 @@ export const workload = table(
 export type DirectoryOutcome = "synced" | "held" | "refused" | "failed";
 
 /** One row: the result of the newest sync by any core. A transaction that writes a snapshot locks it. */
-export const directorySync = table(
-  "directory_sync",
-  {
-    singleton: boolean().primaryKey().default(true),
-    /** Number of finished syncs. A sync during which another one finished does not write. */
-    syncs: integer(),
-    finishedAt: timestamp(),
-    outcome: text().$type<DirectoryOutcome>(),
-    reasonCode: nullable.text(),
-    /** When a snapshot was last written; null if never. */
-    syncedAt: nullable.timestamp(),
-    /** When an identity provider last pushed a change over SCIM; null if never. */
-    pushedAt: nullable.timestamp(),
-    /** Consecutive syncs that wrote nothing. */
-    failures: integer(),
-    /** Role groups that the newest snapshot lacks. */
-    missingGroups: text().array().notNull(),
-  },
-  (columns) => [check("directory_sync_singleton", sql`${columns.singleton}`)],
-);
+export const directorySync = singleRowTable("directory_sync", {
+  /** Number of finished syncs. A sync during which another one finished does not write. */
+  syncs: integer(),
+  finishedAt: timestamp(),
+  outcome: text().$type<DirectoryOutcome>(),
+  reasonCode: nullable.text(),
+  /** When a snapshot was last written; null if never. */
+  syncedAt: nullable.timestamp(),
+  /** When an identity provider last pushed a change over SCIM; null if never. */
+  pushedAt: nullable.timestamp(),
+  /** Consecutive syncs that wrote nothing. */
+  failures: integer(),
+  /** Role groups that the newest snapshot lacks. */
+  missingGroups: text().array().notNull(),
+});
 
 /** How a session began: a redirect to the caller's loopback address (RFC 8252), or a code typed on another device (RFC 8628). */
 export type SessionFlow = "browser" | "device";
