@@ -12,9 +12,10 @@ import {
   tool,
 } from "ai";
 import { fullJitterMs } from "#kit/backoff.ts";
-import { type Clock, TimedOut, withTimeout } from "#kit/clock.ts";
+import { type Clock, dayMs, TimedOut, withTimeout } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { JsonLimitError, jsonLimits, limitJson } from "#kit/foreign-json.ts";
+import { readRetryAfter } from "#kit/retry-after.ts";
 import { isToolName } from "#proto/chat/session.ts";
 import type { InferenceConfig } from "../config/chat-config.ts";
 import { Problem } from "../problems.ts";
@@ -31,6 +32,8 @@ const idleMsMax = 20_000;
 const retriesMax = 4;
 /** Does not retry when a provider asks for a longer wait: a turn has 60 s. */
 const retryAfterSecondsMax = 20;
+/** A longer wait is reported as this. */
+const retryAfterMsMax = 365 * dayMs;
 
 /**
  * Creates a language model of a provider through the `ai` SDK. Each `stream` is one round: the SDK neither runs tools nor retries. A tool
@@ -252,7 +255,8 @@ const createProviderFetch =
     const response = await fetch(input, { ...init, redirect: "manual" });
     if (response.ok) return limitJson(response, jsonLimits.modelAnswer);
     await response.body?.cancel();
-    throw statusFault(response.status, response.headers.get("Retry-After"), clock.now());
+    const retryAfter = response.headers.get("Retry-After") ?? undefined;
+    throw statusFault(response.status, retryAfter, clock.now());
   };
 
 /** Converts an error of the SDK or of `fetch` to a fault of the provider. */
@@ -262,7 +266,7 @@ const providerFaultOf = (error: unknown, now: number): ProviderFault => {
     return new ProviderFault(`the provider was silent: ${error.message}`);
   // A provider that fails after the status 200 reports it in its stream; the SDK converts this to a status.
   if (APICallError.isInstance(error) && error.statusCode !== undefined && error.statusCode !== 200)
-    return statusFault(error.statusCode, error.responseHeaders?.["retry-after"] ?? null, now);
+    return statusFault(error.statusCode, error.responseHeaders?.["retry-after"], now);
   const { cause } = Object(error) as Error;
   if (cause instanceof JsonLimitError) return new ProviderFault(cause.message);
   const code = codeOf(error);
@@ -273,24 +277,18 @@ const providerFaultOf = (error: unknown, now: number): ProviderFault => {
     : new ProviderFault(`the connection failed (${code})`);
 };
 
-const statusFault = (status: number, retryAfter: string | null, now: number): ProviderFault => {
+const statusFault = (
+  status: number,
+  retryAfter: string | undefined,
+  now: number,
+): ProviderFault => {
+  const waitMs = readRetryAfter(retryAfter, now, retryAfterMsMax);
   // In workerd, `redirect: "manual"` returns the redirect; elsewhere a response of type `opaqueredirect` with status 0.
   const redirected = status === 0 || (status >= 300 && status < 400);
   return new ProviderFault(
     redirected ? "the provider redirected" : `the provider answered HTTP ${status}`,
-    {
-      status,
-      retryAfter: secondsOf(retryAfter, now),
-    },
+    { status, retryAfter: waitMs === null ? null : Math.ceil(waitMs / 1_000) },
   );
-};
-
-/** Reads `Retry-After` (RFC 9110, 10.2.3): seconds or a date. */
-const secondsOf = (value: string | null, now: number) => {
-  if (value === null) return null;
-  if (/^\d{1,9}$/.test(value)) return Number(value);
-  const date = Date.parse(value);
-  return Number.isNaN(date) ? null : Math.max(0, Math.ceil((date - now) / 1_000));
 };
 
 const codeOf = (error: unknown, depth = 0): string | undefined =>
