@@ -69,26 +69,30 @@ export const assignConfigToMany = async (
 ): Promise<BulkResult[]> =>
   core.db.transaction(async (tx) => {
     const config = await existingConfig(tx, configId);
-    const outcomes = new Map<string, BulkResult["outcome"]>();
     const assigned: Assigned[] = [];
-    // In the order of ids, so that two bulk assignments cannot deadlock.
-    for (const identityId of [...new Set(identityIds)].sort()) {
-      const identity = await lockIdentity(tx, identityId);
-      if (identity === undefined) outcomes.set(identityId, "not_found");
-      else if (identity.revokedAt !== null) outcomes.set(identityId, "revoked");
-      else {
-        const assignment = await assignLocked(tx, core, by, { identity, config });
-        assigned.push(assignment);
-        const isUnchanged = assignment.previousConfigId === configId;
-        outcomes.set(identityId, isUnchanged ? "unchanged" : "assigned");
-      }
-    }
+    const results = await lockEach(tx, identityIds, async (identityId, identity) => {
+      const result = (outcome: BulkResult["outcome"]) => ({ identityId, outcome });
+      if (identity === undefined) return result("not_found");
+      if (identity.revokedAt !== null) return result("revoked");
+      const assignment = await assignLocked(tx, core, by, { identity, config });
+      assigned.push(assignment);
+      return result(assignment.previousConfigId === configId ? "unchanged" : "assigned");
+    });
     await notifyAssigned(tx, assigned);
-    return identityIds.map((identityId) => ({
-      identityId,
-      outcome: outcomes.get(identityId) ?? "not_found",
-    }));
+    return results;
   });
+
+/** Locks identities in the order of their ids, so that two calls cannot deadlock. Returns the results in the order of `identityIds`. */
+const lockEach = async <Result>(
+  tx: Executor,
+  identityIds: readonly string[],
+  run: (identityId: string, identity: IdentityRow | undefined) => Promise<Result>,
+): Promise<Result[]> => {
+  const results = new Map<string, Result>();
+  for (const identityId of [...new Set(identityIds)].sort())
+    results.set(identityId, await run(identityId, await lockIdentity(tx, identityId)));
+  return identityIds.flatMap((identityId) => results.get(identityId) ?? []);
+};
 
 /** Removes the assignment of an identity; idempotent. Throws 404 `not_found`. */
 export const clearConfig = async (
@@ -239,27 +243,16 @@ export const rollBackMany = async (
   },
 ): Promise<RollbackResult[]> =>
   core.db.transaction(async (tx) => {
-    const results = new Map<string, RollbackResult>();
     const assigned: Assigned[] = [];
-    // In the order of ids, so that two rollbacks cannot deadlock.
-    for (const identityId of [...new Set(change.identityIds)].sort()) {
-      const identity = await lockIdentity(tx, identityId);
-      const decided = await decide(tx, identity, change.to);
-      if (
-        identity !== undefined &&
-        decided.outcome === "rolled_back" &&
-        decided.config !== null &&
-        !change.dryRun
-      ) {
-        const { config } = decided;
+    const results = await lockEach(tx, change.identityIds, async (identityId, identity) => {
+      const { outcome, config } = await decide(tx, identity, change.to);
+      const isChanging = outcome === "rolled_back" && !change.dryRun;
+      if (identity !== undefined && config !== null && isChanging)
         assigned.push(await assignLocked(tx, core, by, { identity, config, rollback: change }));
-      }
-      results.set(identityId, { identityId, ...decided });
-    }
+      return { identityId, outcome, config };
+    });
     await notifyAssigned(tx, assigned);
-    return change.identityIds.map(
-      (identityId) => results.get(identityId) ?? { identityId, outcome: "not_found", config: null },
-    );
+    return results;
   });
 
 type Decided = Pick<RollbackResult, "outcome"> & { config: ConfigRow | null };
