@@ -31,13 +31,17 @@ export const browseAllTokens = (
 
 /** Returns the policies and tokens by state, and the refusals of the last day by reason and policy. */
 export const reportEnrollment = async (core: TimedCore) => {
-  const until = nowOf(core);
-  const since = new Date(until.getTime() - dayMs);
+  const period = lastDay(core);
   const [counts, refusals] = await Promise.all([
-    countEnrollment(core.db, until),
-    groupRefusals(core.db, { since, until }),
+    countEnrollment(core.db, period.until),
+    groupRefusals(core.db, period),
   ]);
-  return { ...counts, since, until, refusals };
+  return { ...counts, ...period, refusals };
+};
+
+const lastDay = (core: TimedCore) => {
+  const until = nowOf(core);
+  return { since: new Date(until.getTime() - dayMs), until };
 };
 
 const exportEntry = (id: "policies" | "tokens" | "refusals") =>
@@ -58,6 +62,6 @@ export const exportTokens = (core: WriteCore, filter: TokenFilter, request: Requ
 /** Returns the refusals of the last day by reason and policy, in one batch; audited. */
 export const exportRefusals = (core: WriteCore, request: RequestedExport) =>
   auditedExport(core, request, exportEntry("refusals"), async () => ({
-    rows: (await reportEnrollment(core)).refusals,
+    rows: await groupRefusals(core.db, lastDay(core)),
     next: null,
   }));
