@@ -79,12 +79,15 @@ export const figuresOf = (
 /** Returns the numbers of hosts as the pages show them. */
 const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">): Figure[] => [
   figureBy("state", "core_hosts", "hosts by state, as on `/fleet`", async () => {
-    const { byState } = await summarizeFleet(core.db, await readFleetRules(core), {});
+    const { byState } = await summarizeFleet(
+      { db: core.db, rules: await readFleetRules(core) },
+      {},
+    );
     return fleetStates.map((state) => [state, byState.get(state) ?? 0]);
   }),
   figureOf("core_waiting_hosts", "hosts whose records wait", async () => {
     const filter = parseFilter(waitingHosts, core.clock.now());
-    return countHosts(core.db, await readFleetRules(core), [filter]);
+    return countHosts({ db: core.db, rules: await readFleetRules(core) }, [filter]);
   }),
   figureBy(
     "state",

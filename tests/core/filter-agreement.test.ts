@@ -4,15 +4,11 @@ import { compare, valid } from "semver";
 import { describe, expect, it } from "vitest";
 import { readFleetRules } from "#functions/domain/fleet/rules.ts";
 import { dayAt, saveDays } from "#functions/store/completeness/days.ts";
-import {
-  createFleetColumns,
-  type FleetColumns,
-} from "#functions/store/fleet/columns/fleet-columns.ts";
+import { column } from "#functions/store/fleet/columns/expression.ts";
 import { loadHosts } from "#functions/store/fleet/columns/resident-hosts.ts";
-import { markHosts } from "#functions/store/fleet/columns/select-hosts.ts";
 import { hostsAt } from "#functions/store/fleet/history.ts";
 import { fleetPredicate } from "#functions/store/fleet/predicate.ts";
-import { type FleetRules, hostsOf } from "#functions/store/fleet/rows.ts";
+import { selectHosts, type ViewedFleet } from "#functions/store/fleet/select-hosts.ts";
 import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
 import {
   changeFilter,
@@ -416,13 +412,8 @@ const allValuesOf = (part: string) => {
   return found;
 };
 const rules = await readFleetRules(test.core);
-const columns = createFleetColumns({ db: test.db, clock: test.clock, onFailure: console.error });
-await columns.load();
 /** As hosts are now, seen as a past time. */
-const hostsThen = hostsAt(rules.now);
-const rulesThen = { ...rules, past: hostsThen };
-const tableThen = await loadHosts(test.db, hostsThen);
-const columnsThen = { current: async () => tableThen, load: async () => {} };
+const rulesThen = { ...rules, past: hostsAt(rules.now) };
 const hasHistory = (filter: FleetFilter) => {
   const { staleAfterSeconds, forwardingSeconds } = rules.thresholds;
   const thresholds = {
@@ -431,16 +422,13 @@ const hasHistory = (filter: FleetFilter) => {
   };
   return withoutHistory({ filter }, { at: now, thresholds }) === undefined;
 };
-const findInSql = (given: FleetRules) => async (filter: FleetFilter) => {
-  const ids = await test.db.execute<{ id: string }>(
-    sql`select identity_id as id from ${hostsOf(given)} where ${fleetPredicate(filter, given)} order by 1`,
-  );
-  return ids.map(({ id }) => id);
-};
-const findInMemory = (given: FleetRules, columns: FleetColumns) => async (filter: FleetFilter) => {
-  const marked = await markHosts(test.db, columns, fleetPredicate(filter, given));
-  return Array.from(marked?.places ?? [], (place) => marked?.view.ids[place] ?? "").sort();
-};
+const findIn =
+  (view: Pick<ViewedFleet, "rules" | "hosts">) =>
+  async (filter: FleetFilter): Promise<string[]> => {
+    const hosts = await selectHosts({ db: test.db, ...view }, fleetPredicate(filter, view.rules));
+    const all = { order: "asc", limit: fleet.length, after: null } as const;
+    return (await hosts.first({ key: column("identity"), type: "text" }, all)).ids.sort();
+  };
 const expected = (filter: FleetFilter) =>
   fleet
     .filter((row) => matches(row, filter))
@@ -448,10 +436,14 @@ const expected = (filter: FleetFilter) =>
     .sort();
 
 describe.each([
-  ["SQL", findInSql(rules), () => true],
-  ["core's memory", findInMemory(rules, columns), () => true],
-  ["SQL of the past", findInSql(rulesThen), hasHistory],
-  ["core's memory of the past", findInMemory(rulesThen, columnsThen), hasHistory],
+  ["SQL", findIn({ rules }), () => true],
+  ["core's memory", findIn({ rules, hosts: await loadHosts(test.db) }), () => true],
+  ["SQL of the past", findIn({ rules: rulesThen }), hasHistory],
+  [
+    "core's memory of the past",
+    findIn({ rules: rulesThen, hosts: await loadHosts(test.db, rulesThen.past) }),
+    hasHistory,
+  ],
 ])("the filter in %s", (_, found, isKnown) => {
   const valuesOf = (part: string) =>
     allValuesOf(part).filter((value) => isKnown(changeFilter({}, { [part]: value })));

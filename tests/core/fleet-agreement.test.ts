@@ -78,7 +78,7 @@ const rulesNow = await readFleetRules(test.core);
 const countOf = async (filter: FleetFilter | undefined, rules = rulesNow) => {
   if (filter === undefined) return 0;
   const page = { sort: "identity", order: "asc", limit: 1000, after: null } as const;
-  return (await findFleetPage(test.db, rules, filter, page)).rows.length;
+  return (await findFleetPage({ db: test.db, rules }, filter, page)).rows.length;
 };
 /** Since when a row is in its state: by its first condition, or by what it last forwarded. */
 const beganAt = (row: FleetHealthRow) => {

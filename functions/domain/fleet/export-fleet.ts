@@ -1,11 +1,11 @@
 import type { ConfiguredCore } from "#functions/core.ts";
 import { findLabelKeys, type LabelKeys } from "#functions/store/fleet/labels.ts";
-import { type FleetPosition, type FleetRow, findFleetPage } from "#functions/store/fleet/report.ts";
+import { defineExport, type FleetRow } from "#functions/store/fleet/report.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { auditedExport, type RequestedExport } from "../audit/audited-export.ts";
 import type { ViewQuery } from "./report.ts";
-import { readViewRules } from "./view-rules.ts";
+import { readFleetView } from "./view-rules.ts";
 
 /** An export that an operator requests. */
 interface FleetExport extends ViewQuery, RequestedExport {
@@ -28,21 +28,13 @@ export const exportFleet = async (
   order: FleetExport,
 ): Promise<ExportedFleet> => {
   const { kind, filter, at } = order;
-  const { rules } = await readViewRules(core, { at, filter });
-  const labels = await findLabelKeys(core.db, rules, filter, kind);
+  const view = await readFleetView(core, { at, filter });
+  const labels = await findLabelKeys(view, filter, kind);
   const entry = {
     action: "fleet.export",
     target: { type: "fleet_export", id: kind },
     details: { kind },
   } as const;
-  const batches = auditedExport(
-    core,
-    order,
-    entry,
-    (batch: { after: FleetPosition | null; limit: number }) => {
-      const page = { sort: "identity", order: "asc", ...batch } as const;
-      return findFleetPage(core.db, rules, filter, page, { kind });
-    },
-  );
-  return { rules, labels, batches };
+  const batches = auditedExport(core, order, entry, defineExport(view, filter, kind));
+  return { rules: view.rules, labels, batches };
 };

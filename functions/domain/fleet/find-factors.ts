@@ -7,7 +7,7 @@ import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { ViewQuery } from "./report.ts";
 import type { ViewCore } from "./rules.ts";
-import { readViewRules } from "./view-rules.ts";
+import { readFleetView } from "./view-rules.ts";
 
 /** A value that the selection has more often than the others. */
 interface RankedFactor extends CountedFactor {
@@ -34,18 +34,16 @@ interface CommonFactors {
 export const createFactorReports = (core: ViewCore) => {
   const hostSources = createHostSources(core);
   return shareNextRun(
-    async (view: ViewQuery): Promise<CommonFactors> => {
-      const { rules, columns } = await readViewRules(core, view);
+    async (query: ViewQuery): Promise<CommonFactors> => {
+      const view = await readFleetView(core, query);
       const { selected, all, counts, readsSources } = await countFactors(
-        core.db,
-        rules,
-        view.filter,
-        columns,
+        view,
+        query.filter,
         hostSources,
       );
       const factors = rankFactors(counts, { selected, all });
       return {
-        rules,
+        rules: view.rules,
         selected,
         others: all - selected,
         compared: counts.length,

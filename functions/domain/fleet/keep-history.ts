@@ -40,7 +40,7 @@ export const createHistoryKeeper = (
     hasRecorded = true;
     if (await isSampleDue(db, now)) {
       const rules = await readFleetRules(core);
-      await addSample(db, await summarizeFleet(db, rules, {}), rules.now);
+      await addSample(db, await summarizeFleet({ db, rules }, {}), rules.now);
     }
     await sampleHosts(db, now);
     // By one core: each would find the same changes, and read and write the whole fleet for them.

@@ -14,7 +14,7 @@ import { aheadNamesMax, type FleetAhead } from "#proto/fleet-health/ahead.ts";
 import { type FleetFilter, filterToParams, toSecond } from "#proto/fleet-health/filter.ts";
 import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
 import type { ViewCore } from "./rules.ts";
-import { readViewRules } from "./view-rules.ts";
+import { readFleetView } from "./view-rules.ts";
 
 /** Hosts that the report names for each kind. */
 const hostsNamed = 5;
@@ -25,14 +25,15 @@ const tokensMax = 1000;
 export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
   shareNextRun(
     async (hours: number): Promise<FleetAhead> => {
-      const { rules, columns } = await readViewRules(core, {});
+      const view = await readFleetView(core, {});
+      const { rules } = view;
       const now = rules.now.getTime();
       const until = new Date(now + hours * hourMs);
       const select = async (filter: FleetFilter, sort: FleetSort, order: "asc" | "desc") => {
         const page = { sort, order, limit: hostsNamed, after: null };
         const [count, { rows }] = await Promise.all([
-          countHosts(core.db, rules, [filter], columns),
-          findFleetPage(core.db, rules, filter, page, { columns }),
+          countHosts(view, [filter]),
+          findFleetPage(view, filter, page),
         ]);
         return { rows, counted: { count, query: filterToParams(filter).toString() } };
       };

@@ -11,7 +11,7 @@ import {
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { historyMax } from "#proto/fleet-health/report.ts";
 import { readFleetRules } from "./rules.ts";
-import { readViewRules } from "./view-rules.ts";
+import { readFleetView } from "./view-rules.ts";
 
 /**
  * Returns one host with its policy, its config errors and its audit events, newest first, now or at a past time. Throws 404 `not_found`,
@@ -30,9 +30,9 @@ export const reportHost = async (
 }> => {
   // Reads a single host from the database.
   const rules =
-    at === undefined ? await readFleetRules(core) : (await readViewRules(core, { at })).rules;
+    at === undefined ? await readFleetRules(core) : (await readFleetView(core, { at })).rules;
   const [row, background, history, exportLosses] = await Promise.all([
-    findFleetRow(core.db, rules, identityId),
+    findFleetRow({ db: core.db, rules }, identityId),
     findHostBackground(core.db, identityId),
     findCollectorEvents(core.db, identityId, { limit: historyMax, until: at }),
     at === undefined ? findHostLosses(core.db, identityId) : [],

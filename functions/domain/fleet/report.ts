@@ -1,11 +1,11 @@
 import { type ExportLag, findExportLags } from "#functions/store/export/lag.ts";
 import {
   type FleetPageRequest,
-  type FleetPosition,
   type FleetRow,
   findFleetPage,
 } from "#functions/store/fleet/report.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import type { FleetPosition } from "#functions/store/fleet/select-hosts.ts";
 import { type FleetSummary, summarizeFleet } from "#functions/store/fleet/summary.ts";
 import {
   findRetentionPause,
@@ -14,7 +14,7 @@ import {
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { ViewCore } from "./rules.ts";
-import { readViewRules } from "./view-rules.ts";
+import { readFleetView } from "./view-rules.ts";
 
 /** A page of the fleet with its rules, the summary of the whole fleet, and facts of the deployment that operators must know. */
 export interface FleetReport {
@@ -45,18 +45,18 @@ export interface ViewQuery {
 export const createHealthReports = (core: ViewCore) => {
   const summarize = shareNextRun(
     async ({ filter, at }: ViewQuery) => {
-      const { rules, columns } = await readViewRules(core, { at, filter });
-      return { asOf: rules.now, summary: await summarizeFleet(core.db, rules, filter, columns) };
+      const view = await readFleetView(core, { at, filter });
+      return { asOf: view.rules.now, summary: await summarizeFleet(view, filter) };
     },
     ({ filter, at }) => JSON.stringify({ ...filter, states: undefined, at }),
     core.viewsShared,
   );
   const findPage = shareNextRun(
     async ({ filter, at, page }: ViewQuery & { page: FleetPageRequest }) => {
-      const { rules, columns } = await readViewRules(core, { at, filter, sort: page.sort });
-      return { rules, ...(await findFleetPage(core.db, rules, filter, page, { columns })) };
+      const view = await readFleetView(core, { at, filter, sort: page.sort });
+      return { rules: view.rules, ...(await findFleetPage(view, filter, page)) };
     },
-    (view) => JSON.stringify(view),
+    (query) => JSON.stringify(query),
     core.viewsShared,
   );
   return async (query: ViewQuery, page: FleetPageRequest): Promise<FleetReport> => {

@@ -1,6 +1,6 @@
 import type { Core } from "#functions/core.ts";
 import { countFactors } from "#functions/store/fleet/factors.ts";
-import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import type { ViewedFleet } from "#functions/store/fleet/select-hosts.ts";
 import { countHosts } from "#functions/store/fleet/summary.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import {
@@ -53,12 +53,14 @@ export const evaluateWatches = async (
   const now = new Date(core.clock.now());
   const dueWatches = await findDueWatches(core.db, dueAt(now));
   if (dueWatches.length === 0) return 0;
-  const rules = await readFleetRules({ ...core, db: core.reports });
+  const db = core.reports;
+  const rules = await readFleetRules({ ...core, db });
+  const view = { db, rules, hosts: await core.fleetColumns?.current() };
   let evaluated = 0;
   const errors: unknown[] = [];
   for (const row of dueWatches) {
     if (signal?.aborted) break;
-    const isEvaluated = await evaluate(core, row, rules).catch(
+    const isEvaluated = await evaluate(core, row, view).catch(
       (error: unknown) => void errors.push(error),
     );
     if (isEvaluated) evaluated += 1;
@@ -75,18 +77,18 @@ const isDue = ({ evaluatedAt }: WatchRow, now: Date) => {
 };
 
 /** Evaluates a watch and stores the result, unless the watch has changed since it was read. */
-const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules) => {
-  const { now, outages } = rules;
+const evaluate = async (core: WatchJobCore, found: WatchRow, view: ViewedFleet) => {
+  const { now, outages } = view.rules;
   const { filter, faults } = parseQuery(found.filter, now);
   const fault = faults[0]?.message ?? null;
   const counted: WatchCount = {
     now,
     outages,
-    count: fault === null ? await countMatching(core, rules, [filter]) : 0,
+    count: fault === null ? await countHosts(view, [filter]) : 0,
   };
   const isFiring = fault === null && evaluateWatch(found, counted).message === "firing";
   const cause = isFiring
-    ? await findCause(core, rules, { filter, row: found, count: counted.count })
+    ? await findCause(core, view, { filter, row: found, count: counted.count })
     : noCause;
   return core.db.transaction(async (tx) => {
     const row = await lockWatch(tx, found.id);
@@ -129,22 +131,16 @@ const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules) 
   });
 };
 
-const countMatching = (
-  { reports, fleetColumns }: WatchJobCore,
-  rules: FleetRules,
-  filters: readonly FleetFilter[],
-) => countHosts(reports, rules, filters, fleetColumns);
-
 type Cause = Pick<WatchRow, "commonFactor" | "explainedBy">;
 const noCause: Cause = { commonFactor: null, explainedBy: null };
 
 /** Finds what the hosts have in common, and a watch whose message covers them: with at least as many hosts, including most of these. */
 const findCause = async (
   core: WatchJobCore,
-  rules: FleetRules,
+  view: ViewedFleet,
   { filter, row, count: hosts }: { filter: FleetFilter; row: WatchRow; count: number },
 ): Promise<Cause> => {
-  const counts = await countFactors(core.reports, rules, filter, core.fleetColumns);
+  const counts = await countFactors(view, filter);
   const factor = rankFactors(counts.counts, counts).find(
     (each) =>
       each.expectedByChance < chanceMax &&
@@ -159,9 +155,9 @@ const findCause = async (
     if (announced?.kind !== kind || announced.value !== value) continue;
     if ((other.announcedCount ?? 0) < hosts) continue;
     if (!row.receivers.every((receiver) => other.receivers.includes(receiver))) continue;
-    const shared = await countMatching(core, rules, [
+    const shared = await countHosts(view, [
       filter,
-      parseQuery(other.filter, rules.now).filter,
+      parseQuery(other.filter, view.rules.now).filter,
     ]);
     if (shared >= sharedShareMin * hosts) return { commonFactor, explainedBy: other.id };
   }

@@ -239,16 +239,20 @@ export const executePrepared = <Row>(db: Executor, statement: SQL): Promise<read
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** Returns a function that runs a statement as `executePrepared` does, with the values of its placeholders. Builds its text once. */
+/**
+ * Returns a function that runs a statement with the values of its placeholders, and builds its text once. The connection keeps it prepared,
+ * as with `executePrepared`, unless `isKept` is false: for a text that others will not use.
+ */
 export const defineStatement = <Row>(
   statement: SQL,
+  { isKept = true } = {},
 ): ((db: Executor, values: Values) => Promise<readonly Row[]>) => {
   let query: ReturnType<PgDialect["sqlToQuery"]> | undefined;
   return async (db, values) => {
     query ??= dialect.sqlToQuery(statement);
     // The only use of what drizzle does not document; database.test.ts fails when it changes.
     return (await db._.session
-      .prepareQuery(query, undefined, "prepared", false)
+      .prepareQuery(query, undefined, isKept ? "prepared" : undefined, false)
       .execute(values)) as Row[];
   };
 };

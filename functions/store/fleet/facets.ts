@@ -3,13 +3,11 @@ import { mapValues } from "#kit/map-values.ts";
 import { expiryDays, heartbeatAgeBounds } from "#proto/fleet-health/facets.ts";
 import { exportFilters, type FleetFilter } from "#proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind } from "#proto/fleet-health/vocabulary.ts";
-import type { Executor } from "../database/database.ts";
 import { bucket, choose, column, constant } from "./columns/expression.ts";
-import type { FleetColumns } from "./columns/fleet-columns.ts";
-import { type CountsByValue, countBy, markHosts } from "./columns/select-hosts.ts";
 import { countLabels, type LabelCounts } from "./labels.ts";
 import { fleetPredicate } from "./predicate.ts";
-import { type FleetRules, hasHeartbeat, hostsOf } from "./rows.ts";
+import { type FleetRules, hasHeartbeat } from "./rows.ts";
+import { type CountsByValue, selectHosts, type ViewedFleet } from "./select-hosts.ts";
 
 /** Counts of the fleet under a filter, including its states. */
 export interface FleetCounts {
@@ -26,24 +24,15 @@ export interface FleetCounts {
   expiries: readonly number[];
 }
 
-/**
- * Counts the rows of a filter by all dimensions of the report, in core's memory if `columns` have the hosts, otherwise in three
- * concurrent scans.
- */
-export const countFleet = async (
-  db: Executor,
-  rules: FleetRules,
-  filter: FleetFilter,
-  columns?: FleetColumns,
-): Promise<FleetCounts> => {
-  const where = fleetPredicate(filter, rules);
-  const marked = await markHosts(db, columns, where);
-  const hosts = { hosts: hostsOf(rules), where, marked };
+/** Counts the hosts of a filter by all dimensions of the report; in the database by three concurrent scans. */
+export const countFleet = async (view: ViewedFleet, filter: FleetFilter): Promise<FleetCounts> => {
+  const { db, rules } = view;
+  const hosts = await selectHosts(view, fleetPredicate(filter, rules));
   const exports = mapValues(exportFilters, (exported) => fleetPredicate(exported, rules));
   // Apart: exports are not counted by each value of each dimension.
   const [{ by }, { totals }, labels] = await Promise.all([
-    countBy(db, hosts, dimensionsOf(rules), {}),
-    countBy(db, hosts, {}, exports),
+    hosts.count(dimensionsOf(rules), {}),
+    hosts.count({}, exports),
     countLabels(db, hosts),
   ]);
   const count = (counts: CountsByValue<never>, value: string | number) =>

@@ -8,14 +8,18 @@ import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Labels } from "#proto/labels.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/statements.ts";
-
 import { always, column, type Expression } from "./columns/expression.ts";
-import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { idAt, idBytes } from "./columns/packed-rows.ts";
 import type { ResidentHosts } from "./columns/resident-hosts.ts";
-import { type CountsByValue, countBy, type HostCounts, markHosts } from "./columns/select-hosts.ts";
 import { fleetPredicate, ofRecentDays } from "./predicate.ts";
-import { type FleetRules, hostsOf } from "./rows.ts";
+import { maskHosts } from "./resident-selection.ts";
+import { hostsOf } from "./rows.ts";
+import {
+  type CountsByValue,
+  type HostCounts,
+  selectHosts,
+  type ViewedFleet,
+} from "./select-hosts.ts";
 
 /** The hosts that have a value. */
 export interface CountedFactor extends HostCounts<"selected"> {
@@ -54,8 +58,7 @@ type CountedSources = Map<string, HostCounts<"selected">>;
 
 /** Counts by a scan of the accounts, which takes a second for 100,000 hosts. */
 const countSources = async (
-  db: Executor,
-  rules: FleetRules,
+  { db, rules }: ViewedFleet,
   predicate: Expression,
 ): Promise<CountedSources> => {
   const rows = await db.execute<{ source: string; selected: number; hosts: number }>(sql`
@@ -202,24 +205,22 @@ const readSets = async (db: Executor, view: ResidentHosts, time: Date): Promise<
 };
 
 /**
- * Counts the hosts of a filter, and all hosts, by each value: in core's memory if `columns` have the hosts, otherwise in a scan. Counts
- * sources in memory if `hostSources` are given, and omits them while these are being read.
+ * Counts the hosts of a filter, and all hosts, by each value. Counts sources in memory if `hostSources` are given, and omits them while
+ * these are being read.
  */
 export const countFactors = async (
-  db: Executor,
-  rules: FleetRules,
+  view: ViewedFleet,
   filter: FleetFilter,
-  columns?: FleetColumns,
   hostSources?: HostSources,
 ): Promise<FactorCounts> => {
+  const { db, rules, hosts } = view;
   const selected = fleetPredicate(filter, rules);
-  const marked = await markHosts(db, columns, always, [selected]);
-  const hosts = { hosts: hostsOf(rules), where: always, marked };
+  const all = await selectHosts(view, always);
   const [{ totals, by }, sources] = await Promise.all([
-    countBy(db, hosts, mapValues(columnsOf, column), { selected }),
-    marked && hostSources
-      ? hostSources.count(marked.view, marked.mark(selected), rules.now)
-      : countSources(db, rules, selected),
+    all.count(mapValues(columnsOf, column), { selected }),
+    hosts && hostSources
+      ? maskHosts(db, hosts, selected).then((mask) => hostSources.count(hosts, mask, rules.now))
+      : countSources(view, selected),
   ]);
   const { label: bySet, ...others } = by;
   const [policies, labels] = await Promise.all([

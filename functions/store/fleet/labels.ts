@@ -4,9 +4,8 @@ import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { column } from "./columns/expression.ts";
-import { countBy, type Selection } from "./columns/select-hosts.ts";
 import { exportPredicate } from "./predicate.ts";
-import { type FleetRules, hostsOf } from "./rows.ts";
+import { type SelectedHosts, selectHosts, type ViewedFleet } from "./select-hosts.ts";
 
 /** The numbers of hosts with each label, the most frequent keys and values first. */
 export interface LabelCounts {
@@ -21,8 +20,11 @@ export interface LabelCounts {
 }
 
 /** Counts hosts by label: by set of labels first, of which there are few. */
-export const countLabels = async (db: Executor, hosts: Selection): Promise<LabelCounts> => {
-  const { by } = await countBy(db, hosts, { set: column("label_set_id") }, {});
+export const countLabels = async (
+  db: Executor,
+  hosts: Pick<SelectedHosts, "count">,
+): Promise<LabelCounts> => {
+  const { by } = await hosts.count({ set: column("label_set_id") }, {});
   const ids = `{${[...by.set.keys()].join(",")}}`;
   const counts = `{${Array.from(by.set.values(), ({ all }) => all).join(",")}}`;
   const rows = await db.execute<{
@@ -63,13 +65,11 @@ export interface LabelKeys {
 
 /** Finds the most frequent keys of the labels in an export. */
 export const findLabelKeys = async (
-  db: Executor,
-  rules: FleetRules,
+  view: ViewedFleet,
   filter: FleetFilter,
   kind: ExportKind,
 ): Promise<LabelKeys> => {
-  const where = exportPredicate(filter, rules, kind);
-  const hosts = { hosts: hostsOf(rules), where, marked: undefined };
-  const { keys, keysOther } = await countLabels(db, hosts);
+  const hosts = await selectHosts(view, exportPredicate(filter, view.rules, kind));
+  const { keys, keysOther } = await countLabels(view.db, hosts);
   return { keys: keys.map(({ key }) => key).toSorted(), hasOthers: keysOther > 0 };
 };

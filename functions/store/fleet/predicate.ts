@@ -68,13 +68,12 @@ export const fleetPredicate = (
     }),
   );
 
-/** Returns the predicate of a filter and of an export, if any. */
+/** Returns the predicate of a filter and of an export. */
 export const exportPredicate = (
   filter: FleetFilter,
   rules: FleetRules,
-  kind: ExportKind | undefined,
-): Expression =>
-  and(fleetPredicate(filter, rules), ...(kind ? [fleetPredicate(exportFilters[kind], rules)] : []));
+  kind: ExportKind,
+): Expression => and(fleetPredicate(filter, rules), fleetPredicate(exportFilters[kind], rules));
 
 const positiveOf = new Map(
   filterPartNames.flatMap((name) => {

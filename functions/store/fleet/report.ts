@@ -21,12 +21,11 @@ import {
   sortedFigures,
 } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, firstRow } from "../database/statements.ts";
-import { always, column, type Expression, never, timestampAt } from "./columns/expression.ts";
-import type { FleetColumns } from "./columns/fleet-columns.ts";
-import { firstHosts, markHosts } from "./columns/select-hosts.ts";
+import { arrayLiteral, defineStatement, firstRow } from "../database/statements.ts";
+import { always, column, never, timestampAt } from "./columns/expression.ts";
 import {
   exportPredicate,
+  fleetPredicate,
   incompleteHoursByHost,
   incompleteHoursOf,
   inventoryOfRow,
@@ -41,6 +40,15 @@ import {
   stateAtIndex,
   stateIndex,
 } from "./rows.ts";
+import {
+  type FleetPosition,
+  type HostOrder,
+  type JoinedOrder,
+  type OrderedRange,
+  selectHosts,
+  selectStored,
+  type ViewedFleet,
+} from "./select-hosts.ts";
 
 type FlagsAndNumbers = Record<`is_${FleetCondition}`, boolean> &
   Record<NumberColumn, string | null>;
@@ -108,125 +116,65 @@ export type FleetRow = FlagsAndNumbers & {
   version_since: string | null;
 };
 
-type SortKey = {
-  type: "text" | "timestamptz" | "bigint" | "int";
-  isUnique?: true;
-  /** The key is an expression, not a column. */
-  isComputed?: true;
-} & (
-  | { key: Expression; join?: undefined }
-  /** Core's memory does not have the key: a join provides it. */
-  | { key: SQL; join: SQL }
-);
-
 /** Hours that began within this time count as `incomplete_hours`. */
 const incompleteSince = ({ now }: FleetRules) => now.getTime() - dayMs;
 
-/** Returns the sort keys of a page. Events that have not happened come first in ascending order. Only identities are unique. */
-const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
-  identity: { key: column("identity"), type: "text", isUnique: true },
-  severity: { key: severityKey(rules), type: "timestamptz", isComputed: true },
-  last_heartbeat_at: { key: column("last_heartbeat_at"), type: "timestamptz" },
-  last_envelope_at: { key: column("last_envelope_at"), type: "timestamptz" },
-  certificate_not_after: { key: column("certificate_not_after"), type: "timestamptz" },
-  ...(Object.fromEntries(
-    sortedFigures.map((figure) => [figure, { key: column(figure), type: "bigint" }]),
-  ) as Record<(typeof sortedFigures)[number], SortKey>),
-  day_bytes: {
-    key: sql`coalesce(sent.day_bytes, -1)`,
-    type: "bigint",
-    isComputed: true,
-    join: sql`left join host_volume sent on sent.host_id = fleet.identity`,
-  },
-  incomplete_hours: {
-    key: sql`coalesce(incomplete.hours, 0)`,
-    type: "int",
-    isComputed: true,
-    join: sql`left join (${incompleteHoursByHost(incompleteSince(rules))}) incomplete on incomplete.host_id = fleet.identity`,
-  },
-});
-
-/** The position after the row with this sort value and id. */
-export interface FleetPosition {
-  value: string;
-  id: string;
-}
+/** Returns the orders of a page. Events that have not happened come first in ascending order. */
+const ordersOf = (rules: FleetRules) =>
+  ({
+    identity: { key: column("identity"), type: "text" },
+    severity: { key: severityKey(rules), type: "timestamptz" },
+    last_heartbeat_at: { key: column("last_heartbeat_at"), type: "timestamptz" },
+    last_envelope_at: { key: column("last_envelope_at"), type: "timestamptz" },
+    certificate_not_after: { key: column("certificate_not_after"), type: "timestamptz" },
+    ...(Object.fromEntries(
+      sortedFigures.map((figure) => [figure, { key: column(figure), type: "bigint" }]),
+    ) as Record<(typeof sortedFigures)[number], HostOrder>),
+    day_bytes: {
+      key: sql`coalesce(sent.day_bytes, -1)`,
+      type: "bigint",
+      join: sql`left join host_volume sent on sent.host_id = fleet.identity`,
+    },
+    incomplete_hours: {
+      key: sql`coalesce(incomplete.hours, 0)`,
+      type: "int",
+      join: sql`left join (${incompleteHoursByHost(incompleteSince(rules))}) incomplete on incomplete.host_id = fleet.identity`,
+    },
+  }) satisfies Record<FleetSort, HostOrder | JoinedOrder>;
 
 /** One part of the rows, and their order. */
-export interface FleetPageRequest {
+export interface FleetPageRequest extends OrderedRange {
   sort: FleetSort;
-  order: "asc" | "desc";
-  limit: number;
-  after: FleetPosition | null;
 }
 
 /**
- * Finds a page of the fleet, or of an export, and the position of the next page; null on the last. With `columns` core's memory chooses the
- * hosts, and the database checks the filter again: a page may have fewer rows than its limit.
+ * Finds a page of the fleet, and the position of the next page; null on the last. The database checks the filter again when it reads the
+ * rows of the chosen hosts: a page may have fewer rows than its limit.
  */
 export const findFleetPage = async (
-  db: Executor,
-  rules: FleetRules,
+  view: ViewedFleet,
   filter: FleetFilter,
-  { sort, order, limit, after }: FleetPageRequest,
-  { kind, columns }: { kind?: ExportKind; columns?: FleetColumns | undefined } = {},
+  { sort, ...range }: FleetPageRequest,
 ): Promise<{ rows: FleetRow[]; next: FleetPosition | null }> => {
-  const by = sortKeysOf(rules)[sort];
-  const { type, isUnique = false, isComputed = false } = by;
-  const holds = exportPredicate(filter, rules, kind);
-  const marked = by.join ? undefined : await markHosts(db, columns, holds);
-  if (marked && !by.join) {
-    const sorted = isUnique
-      ? "identity"
-      : { numbers: marked.numbers(by.key), areTimes: type === "timestamptz" };
-    const wanted = { isDescending: order === "desc", limit, after };
-    const { ids, next } = firstHosts(marked, sorted, wanted);
-    const chosen = sql`select identity_id, null as sort_key
-      from unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place) order by place`;
-    // The database has just checked the names of the hosts.
-    const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
-    return {
-      rows: await selectRows(db, rules, chosen, exportPredicate(changing, rules, kind)),
-      next,
-    };
-  }
-  const direction = order === "asc" ? sql`asc` : sql`desc`;
-  // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice for each row.
-  const rows = await selectRows(
-    db,
-    rules,
-    sql`select identity_id, sort_key
-      from (select identity_id, ${by.key} as sort_key from ${hostsOf(rules)} ${by.join ?? sql``} where ${holds} ${isComputed ? sql`offset 0` : sql``}) keyed
-      ${after ? sql`where ${isBeyond(after, order, { type, isUnique })}` : sql``}
-      order by sort_key ${direction} ${isUnique ? sql`` : sql`, identity_id ${direction}`} limit ${limit + 1}`,
-  );
-  const last = rows.slice(0, limit).at(-1);
-  const next = rows.length > limit && last ? { value: last.sort_value, id: last.id } : null;
-  return { rows: rows.slice(0, limit), next };
-};
-
-/** Whether a row comes after the position. */
-const isBeyond = (
-  { value, id }: FleetPosition,
-  order: FleetPageRequest["order"],
-  { type, isUnique }: Pick<SortKey, "type"> & { isUnique: boolean },
-): SQL => {
-  const comparison = order === "asc" ? sql`>` : sql`<`;
-  const key = sql`${value}::${sql.raw(type)}`;
-  return isUnique
-    ? sql`sort_key ${comparison} ${key}`
-    : sql`(sort_key, identity_id) ${comparison} (${key}, ${id}::uuid)`;
+  const { rules } = view;
+  const where = fleetPredicate(filter, rules);
+  const order = ordersOf(rules)[sort];
+  const { ids, next } =
+    "join" in order
+      ? await selectStored(view, where).first(order, range)
+      : await (await selectHosts(view, where)).first(order, range);
+  // The names of hosts, which the database has just checked, do not change.
+  const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
+  const chosen = sql`select identity_id
+    from unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place) order by place`;
+  return { rows: await selectRows(view, chosen, fleetPredicate(changing, rules)), next };
 };
 
 /** Finds a collector. */
-export const findFleetRow = async (
-  db: Executor,
-  rules: FleetRules,
-  id: string,
-): Promise<FleetRow | undefined> => {
-  const chosen = sql`select identity_id, null as sort_key from fleet_host where identity_id = ${id}::uuid`;
-  return firstRow(selectRows(db, rules, chosen));
-};
+export const findFleetRow = (view: ViewedFleet, id: string): Promise<FleetRow | undefined> =>
+  firstRow(
+    selectRows(view, sql`select identity_id from fleet_host where identity_id = ${id}::uuid`),
+  );
 
 /** Numbers of the last status, and those that the report alone has. */
 const figures = sql.raw(
@@ -239,10 +187,39 @@ const numbersOfReport = sql.raw(
 );
 
 /** A row as it is selected: the enumerations by their index. */
-type Selected = Omit<FleetRow, "state" | "forwarding"> & {
-  sort_value: string;
+type SelectedRow = Omit<FleetRow, "state" | "forwarding"> & {
   state_index: number;
   forwarding_index: number;
+};
+
+/** One batch of an export, and the identity after which the next one begins; null after the last. */
+interface ExportedBatch {
+  rows: FleetRow[];
+  next: string | null;
+}
+
+/** Returns the function that finds a batch of an export, in the order of identities. Builds the text of its statement once. */
+export const defineExport = (
+  { db, rules }: ViewedFleet,
+  filter: FleetFilter,
+  kind: ExportKind,
+): ((page: { after: string | null; limit: number }) => Promise<ExportedBatch>) => {
+  const run = defineStatement<SelectedRow>(
+    statementOfRows(
+      rules,
+      sql`select identity_id from ${hostsOf(rules)} where ${exportPredicate(filter, rules, kind)}
+        and identity > ${sql.placeholder("after")}::text order by identity limit ${sql.placeholder("limit")}::int`,
+    ),
+    { isKept: false },
+  );
+  return async ({ after, limit }) => {
+    const rows = (await run(db, { after: after ?? "", limit: limit + 1 })).map(rowOf);
+    const exported = rows.slice(0, limit);
+    return {
+      rows: exported,
+      next: rows.length > limit ? (exported.at(-1)?.identity ?? null) : null,
+    };
+  };
 };
 
 const conditionFlags = (rules: FleetRules): SQL =>
@@ -254,20 +231,27 @@ const conditionFlags = (rules: FleetRules): SQL =>
     sql`, `,
   );
 
-/**
- * Returns all columns of chosen hosts that still match `holds`, in order. `chosen` selects their ids from the narrow table, so that a sort of
- * the whole fleet uses little memory.
- */
+/** Returns all columns of chosen hosts that match `where` when they are read, in order. */
 const selectRows = async (
-  db: Executor,
-  rules: FleetRules,
+  { db, rules }: ViewedFleet,
   chosen: SQL,
-  holds = always,
-): Promise<(FleetRow & { sort_value: string })[]> => {
+  where = always,
+): Promise<FleetRow[]> =>
+  (await db.execute<SelectedRow>(statementOfRows(rules, chosen, where))).map(rowOf);
+
+/** Changes the driver's own row: copying fifty columns would cost more than everything else here. */
+const rowOf = (row: SelectedRow): FleetRow =>
+  Object.assign(row, {
+    state: stateAtIndex(row.state_index),
+    forwarding: forwardings[row.forwarding_index] ?? null,
+  });
+
+/** `chosen` selects ids from the narrow table, so that a sort of the whole fleet uses little memory. */
+const statementOfRows = (rules: FleetRules, chosen: SQL, where = always): SQL => {
   const { ofHosts, columns, joins, isNewest } =
     rules.past === undefined ? newestFacts(rules) : factsAt(rules.now);
-  const rows = await db.execute<Selected>(sql`
-    select f.*, f.identity_id as id, selected.sort_key::text as sort_value, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
+  return sql`
+    select f.*, f.identity_id as id, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
       c.renew_after as certificate_renew_after, s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
       h.config_errors[1] as config_error, array_to_string(h.reported_conditions, '; ') as reported_conditions,
       nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
@@ -275,14 +259,14 @@ const selectRows = async (
       coalesce(l.labels, '{}') as labels, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
-    from (select identity_id as selected_id, sort_key, row_number() over () as rank from (${chosen}) sorted) selected
+    from (select identity_id as selected_id, row_number() over () as rank from (${chosen}) sorted) selected
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
         label_set_id, ${ofHosts}, drift, desired_config, revoked_from, expired_from, expiring_from, last_ack_seconds,
         ${figures}, starts, nullif(core, '') as core, nullif(subnet, '') as subnet, nullif(last_heartbeat_at, ${never}) as last_heartbeat_at,
         ${stillSends(rules)} as still_sends, ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${conditionFlags(rules)}
-      from ${hostsOf(rules)} where identity_id = selected_id and ${holds} limit 1
+      from ${hostsOf(rules)} where identity_id = selected_id and ${where} limit 1
     ) f
     -- One lookup a row and table. LIMIT 1 leaves no other plan: planning takes 1 ms instead of 4, and no table is scanned for a large page.
     cross join lateral (select * from collector_identity where id = selected_id limit 1) i
@@ -294,14 +278,7 @@ const selectRows = async (
     left join lateral (select * from ingest_host where host_id = i.identity limit 1) e on true
     left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on ${isNewest}
     ${joins}
-    order by selected.rank`);
-  // Changes the driver's own rows: copying fifty columns would cost more than everything else here.
-  return rows.map((row) =>
-    Object.assign(row, {
-      state: stateAtIndex(row.state_index),
-      forwarding: forwardings[row.forwarding_index] ?? null,
-    }),
-  );
+    order by selected.rank`;
 };
 
 /** The policy of a host, and every config error that its last heartbeat reported; null without a heartbeat. */

@@ -4,19 +4,10 @@ import {
   type FleetState,
   type Forwarding,
 } from "#proto/fleet-health/vocabulary.ts";
-import type { Executor } from "../database/database.ts";
 import { and } from "./columns/expression.ts";
-import type { FleetColumns } from "./columns/fleet-columns.ts";
-import { countBy, markHosts } from "./columns/select-hosts.ts";
 import { fleetPredicate } from "./predicate.ts";
-import {
-  type FleetRules,
-  forwardingIs,
-  hostsOf,
-  isActive,
-  stateAtIndex,
-  stateIndex,
-} from "./rows.ts";
+import { forwardingIs, isActive, stateAtIndex, stateIndex } from "./rows.ts";
+import { selectHosts, type ViewedFleet } from "./select-hosts.ts";
 
 /** Counts over the fleet under a filter, ignoring its states. */
 export interface FleetSummary {
@@ -27,18 +18,14 @@ export interface FleetSummary {
   byState: ReadonlyMap<FleetState, number>;
 }
 
-/** Computes the summary of a filter, in core's memory if `columns` have the hosts; a state without a host is absent from `byState`. */
+/** Computes the summary of a filter; a state without a host is absent from `byState`. */
 export const summarizeFleet = async (
-  db: Executor,
-  rules: FleetRules,
+  view: ViewedFleet,
   filter: FleetFilter,
-  columns?: FleetColumns,
 ): Promise<FleetSummary> => {
-  const where = fleetPredicate(filter, rules, { withStates: false });
-  const marked = await markHosts(db, columns, where);
-  const { totals, by } = await countBy(
-    db,
-    { hosts: hostsOf(rules), where, marked },
+  const { rules } = view;
+  const hosts = await selectHosts(view, fleetPredicate(filter, rules, { withStates: false }));
+  const { totals, by } = await hosts.count(
     { state: stateIndex(rules) },
     {
       active: isActive(rules),
@@ -65,16 +52,13 @@ export const summarizeFleet = async (
   };
 };
 
-/** Counts the hosts that match all of `filters`, in core's memory if `columns` have the hosts. */
+/** Counts the hosts that match all of `filters`. */
 export const countHosts = async (
-  db: Executor,
-  rules: FleetRules,
+  view: ViewedFleet,
   filters: readonly FleetFilter[],
-  columns?: FleetColumns,
 ): Promise<number> => {
   const narrowing = filters.filter((filter) => !selectsEveryHost(filter));
-  const where = and(...narrowing.map((filter) => fleetPredicate(filter, rules)));
-  const marked = await markHosts(db, columns, where);
-  const { totals } = await countBy(db, { hosts: hostsOf(rules), where, marked }, {}, {});
+  const where = and(...narrowing.map((filter) => fleetPredicate(filter, view.rules)));
+  const { totals } = await (await selectHosts(view, where)).count({}, {});
   return totals.all;
 };

@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import { readFleetRules } from "#functions/domain/fleet/rules.ts";
+import { readFleetView } from "#functions/domain/fleet/view-rules.ts";
 import { countFleet } from "#functions/store/fleet/facets.ts";
 import { type FleetPageRequest, findFleetPage } from "#functions/store/fleet/report.ts";
 import { summarizeFleet } from "#functions/store/fleet/summary.ts";
@@ -136,7 +136,7 @@ const allPages = () =>
 
 /** Measures pages and the ones after them, at the database and through the route. */
 const measurePages = async (
-  { core, db, fleetColumns, get }: Lab,
+  { core, get }: Lab,
   { rounds, every }: { rounds: number; every: number },
 ) => {
   const pages = allPages().filter((_, index) => index % every === 0);
@@ -147,9 +147,9 @@ const measurePages = async (
   loopDelay.enable();
   for (let round = 0; round < rounds; round++)
     for (const { name, filter, page, path } of pages) {
-      const rules = await readFleetRules(core);
+      const view = await readFleetView(core, {});
       const find = (after: FleetPageRequest["after"]) =>
-        findFleetPage(db, rules, filter, { ...page, after }, { columns: fleetColumns });
+        findFleetPage(view, filter, { ...page, after });
       const read = async (url: string): Promise<{ next_cursor: string | null }> =>
         (await get(url)).json();
       const { next } = await atDatabase.time(name, () => find(null));
@@ -174,11 +174,11 @@ const measureOperators = async ({ get }: Lab): Promise<Samples> => {
 };
 
 /** Measures the summary and the facets of each filter, and bare statements of the same table. */
-const measureParts = async ({ core, db, database, fleetColumns, get }: Lab, rounds: number) => {
+const measureParts = async ({ core, database, get }: Lab, rounds: number) => {
   const parts = new Samples();
   const floor = new Samples();
   for (let round = 0; round < rounds; round++) {
-    const rules = await readFleetRules(core);
+    const view = await readFleetView(core, {});
     await floor.time(
       "page",
       () => database.sql`select * from fleet_status where identity > 'https://fleet.example.test/dc-4'
@@ -189,8 +189,8 @@ const measureParts = async ({ core, db, database, fleetColumns, get }: Lab, roun
       () => database.sql`select count(*) from fleet_status where queue_bytes >= -1`,
     );
     for (const [name, filter] of Object.entries(filters)) {
-      await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter, fleetColumns));
-      await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter, fleetColumns));
+      await parts.time(`summary: ${name}`, () => summarizeFleet(view, filter));
+      await parts.time(`facets: ${name}`, () => countFleet(view, filter));
       await parts.time(`facets route: ${name}`, async () =>
         (await get(`health/facets?${filterToParams(filter)}`)).text(),
       );

@@ -61,14 +61,14 @@ export const openReportingCore = (url: string, clock: Clock) => {
   const { db, close } = connectDatabase({ url, openSocket: openDatabaseSocket, connectionsMax: 4 });
   const stop = new AbortController();
   const viewsShared = { ms: 1000, clock, version: () => countAuditEvents(db) };
-  const needs = { db, clock, stopping: stop.signal };
+  const shared = { db, clock, stopping: stop.signal };
   const fleetColumns = createFleetColumns({
-    ...needs,
+    ...shared,
     sharedFor: viewsShared,
     onFailure: console.error,
   });
-  const pastColumns = createPastColumns({ ...needs, codec: zstdCodec, present: fleetColumns });
-  const hourColumns = createHourColumns(needs);
+  const pastColumns = createPastColumns({ ...shared, codec: zstdCodec, present: fleetColumns });
+  const hourColumns = createHourColumns(shared);
   return {
     core: createInProcessCore({ db, clock, viewsShared, fleetColumns, pastColumns, hourColumns }),
     db,

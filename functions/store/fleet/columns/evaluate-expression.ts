@@ -44,21 +44,21 @@ export interface ColumnView {
 }
 
 /** Marks with 1 the hosts of a view that have a value which the statement finds. */
-type FindMarked = (part: ExpressionOf<"found">) => Uint8Array;
+type MaskOfFound = (part: ExpressionOf<"found">) => Uint8Array;
 
 /** Decides expressions on the hosts of a view. What it returns is shared: nobody may change it. */
-interface Evaluator {
+export interface Evaluator {
   /** Marks with 1 the hosts that a condition is true of. */
-  mark(condition: Expression): Uint8Array;
+  mask(condition: Expression): Uint8Array;
   numbers(expression: Expression): Float64Array;
 }
 
 /** Creates an evaluator. It keeps what it has compared, as conditions repeat each other. */
-export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator => {
+export const createEvaluator = (view: ColumnView, maskOfFound: MaskOfFound): Evaluator => {
   const { count } = view;
   const decided = view.decided ?? new Map<string, Uint8Array>();
 
-  const mark = (condition: Expression): Uint8Array => {
+  const mask = (condition: Expression): Uint8Array => {
     const key = keyOf(condition);
     if (key === undefined) return decide(condition);
     const known = decided.get(key);
@@ -79,21 +79,21 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
         return column.values.subarray(0, count);
       }
       case "not":
-        return inverse(mark(condition.part));
+        return inverse(mask(condition.part));
       case "and":
-        return markAll(condition.parts);
+        return maskAll(condition.parts);
       case "or": {
         const [first, ...rest] = condition.parts;
-        const result = mark(first as Expression).slice();
-        for (const part of rest) unite(result, mark(part));
+        const result = mask(first as Expression).slice();
+        for (const part of rest) unite(result, mask(part));
         return result;
       }
       case "in":
-        return mark(
+        return mask(
           or(...condition.values.map((value) => compareValues(condition.part, "=", value))),
         );
       case "found":
-        return marked(condition);
+        return maskOfFound(condition);
       case "compare":
         return compare(condition);
       default:
@@ -101,19 +101,19 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
     }
   };
 
-  const markAll = ([first, ...rest]: Expression[]): Uint8Array => {
-    const result = mark(first as Expression).slice();
+  const maskAll = ([first, ...rest]: Expression[]): Uint8Array => {
+    const result = mask(first as Expression).slice();
     for (const [index, part] of rest.entries()) {
       if (index === 0 && countMarks(result) < count * selectivityMax) {
         // The others are decided for these alone.
         const places = placesOf(result);
-        const some = evaluateSome(view, places, marked).mark(and(...rest));
+        const some = evaluateSome(view, places, maskOfFound).mask(and(...rest));
         for (let at = 0; at < places.length; at++)
           result[places[at] as number] = some[at] as number;
         return result;
       }
-      if (part.kind === "not") subtract(result, mark(part.part));
-      else intersect(result, mark(part));
+      if (part.kind === "not") subtract(result, mask(part.part));
+      else intersect(result, mask(part));
     }
     return result;
   };
@@ -188,16 +188,17 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
     const result = typeof others === "number" ? fill(others) : others.slice();
     for (const { when, value } of cases) {
       own.set(open);
-      intersect(own, mark(when));
+      intersect(own, mask(when));
       subtract(open, own);
-      if (value.kind === "constant") {
-        setWhere(result, own, numberOf(value.value));
-        continue;
-      }
       const places = placesOf(own);
       if (places.length === 0) continue;
+      if (value.kind === "constant") {
+        const number = numberOf(value.value);
+        for (let at = 0; at < places.length; at++) result[places[at] as number] = number;
+        continue;
+      }
       // A case of few hosts is decided for them alone.
-      const values = evaluateSome(view, places, marked).numbers(value);
+      const values = evaluateSome(view, places, maskOfFound).numbers(value);
       for (let at = 0; at < places.length; at++)
         result[places[at] as number] = values[at] as number;
     }
@@ -207,25 +208,21 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
   const fill = (values: Numbers): Float64Array =>
     typeof values === "number" ? new Float64Array(count).fill(values) : values;
 
-  return { mark, numbers: (expression) => fill(numbersOf(expression)) };
-};
-
-const setWhere = (numbers: Float64Array, flags: Uint8Array, number: number) => {
-  for (let at = 0; at < flags.length; at++) if (flags[at] === 1) numbers[at] = number;
+  return { mask, numbers: (expression) => fill(numbersOf(expression)) };
 };
 
 /** Creates an evaluator of the hosts at some places of a view, whose results are in the order of these. */
 export const evaluateSome = (
   view: ColumnView,
   places: Uint32Array,
-  marked: FindMarked,
+  maskOfFound: MaskOfFound,
 ): Evaluator => {
   const { count } = view;
-  if (places.length === count) return createEvaluator(view, marked);
+  if (places.length === count) return createEvaluator(view, maskOfFound);
   if (places.length > count * selectivityMax) {
-    const all = createEvaluator(view, marked);
+    const all = createEvaluator(view, maskOfFound);
     return {
-      mark: (condition) => pickFlags(all.mark(condition), places),
+      mask: (condition) => pickFlags(all.mask(condition), places),
       numbers: (expression) => pickNumbers(all.numbers(expression), places),
     };
   }
@@ -236,7 +233,7 @@ export const evaluateSome = (
     return picked;
   };
   return createEvaluator({ count: places.length, column }, (part) =>
-    pickFlags(marked(part), places),
+    pickFlags(maskOfFound(part), places),
   );
 };
 
@@ -248,8 +245,8 @@ const pick = (column: HostColumn, places: Uint32Array): HostColumn =>
 /** To pick the columns of a larger part of all hosts takes longer than to decide for all. */
 const selectivityMax = 0.25;
 
-const inverse = (marks: Uint8Array): Uint8Array => {
-  const result = marks.slice();
+const inverse = (mask: Uint8Array): Uint8Array => {
+  const result = mask.slice();
   invert(result);
   return result;
 };

@@ -9,10 +9,10 @@ import { runsOf } from "#tests/support/is-slow.ts";
 import { countFleet } from "../facets.ts";
 import { countFactors } from "../factors.ts";
 import { findFleetPage } from "../report.ts";
+import { type FleetPosition, selectHosts, type ViewedFleet } from "../select-hosts.ts";
 import { summarizeFleet } from "../summary.ts";
-import { compare } from "./expression.ts";
+import { column, compare } from "./expression.ts";
 import { createFleetColumns } from "./fleet-columns.ts";
-import { markHosts } from "./select-hosts.ts";
 
 const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const stop = new AbortController();
@@ -28,7 +28,10 @@ const createColumns = () =>
   });
 const columns = createColumns();
 await columns.load();
+const { db } = test;
 const rules = await readFleetRules(test.core);
+const stored: ViewedFleet = { db, rules };
+const resident = async (): Promise<ViewedFleet> => ({ db, rules, hosts: await columns.current() });
 
 const filters = fc.constantFrom(
   {},
@@ -48,11 +51,11 @@ describe("pages from core's memory", () => {
       limit: fc.constantFrom(1, 7, 50, 400),
     });
     const property = fc.asyncProperty(views, async ({ filter, ...page }) => {
-      let after = null as Parameters<typeof findFleetPage>[3]["after"];
+      let after = null as FleetPosition | null;
       let pages = 0;
       do {
-        const expected = await findFleetPage(test.db, rules, filter, { ...page, after });
-        const actual = await findFleetPage(test.db, rules, filter, { ...page, after }, { columns });
+        const expected = await findFleetPage(stored, filter, { ...page, after });
+        const actual = await findFleetPage(await resident(), filter, { ...page, after });
         expect(actual.rows.map(({ id }) => id)).toEqual(expected.rows.map(({ id }) => id));
         expect(actual.next?.id).toBe(expected.next?.id);
         // Either kind of cursor continues the other's page.
@@ -64,20 +67,18 @@ describe("pages from core's memory", () => {
 
   it("have the counts of those from the database", async () => {
     const property = fc.asyncProperty(filters, async (filter) => {
-      expect(await summarizeFleet(test.db, rules, filter, columns)).toEqual(
-        await summarizeFleet(test.db, rules, filter),
+      expect(await summarizeFleet(await resident(), filter)).toEqual(
+        await summarizeFleet(stored, filter),
       );
-      expect(await countFleet(test.db, rules, filter)).toEqual(
-        await countFleet(test.db, rules, filter, columns),
-      );
-      const byName = async (given?: typeof columns) => {
-        const { counts, ...sums } = await countFactors(test.db, rules, filter, given);
+      expect(await countFleet(stored, filter)).toEqual(await countFleet(await resident(), filter));
+      const byName = async (view: ViewedFleet) => {
+        const { counts, ...sums } = await countFactors(view, filter);
         return {
           ...sums,
           counts: new Map(counts.map((each) => [`${each.kind} ${each.value}`, each])),
         };
       };
-      expect(await byName(columns)).toEqual(await byName());
+      expect(await byName(await resident())).toEqual(await byName(stored));
     });
     await fc.assert(property, { numRuns: runsOf(20) });
   });
@@ -85,8 +86,9 @@ describe("pages from core's memory", () => {
 
 describe("hosts in core's memory", () => {
   const queued = async () => {
-    const marked = await markHosts(test.db, columns, compare("queue_bytes", "=", 987_654_321));
-    return Array.from(marked?.places ?? [], (place) => marked?.view.ids[place] ?? "");
+    const hosts = await selectHosts(await resident(), compare("queue_bytes", "=", 987_654_321));
+    const page = { order: "asc", limit: 10, after: null } as const;
+    return (await hosts.first({ key: column("identity"), type: "text" }, page)).ids;
   };
 
   it("change with the next look, also by a transaction that others overtook", async () => {
@@ -109,8 +111,8 @@ describe("hosts in core's memory", () => {
   it("include those that enroll later, in the order of identities", async () => {
     await seedFleet(test.db, { first: 301, count: 5_100, now });
     const page = { sort: "identity", order: "asc", limit: 5_100, after: null } as const;
-    const wanted = await findFleetPage(test.db, rules, {}, page);
-    const { rows } = await findFleetPage(test.db, rules, {}, page, { columns });
+    const wanted = await findFleetPage(stored, {}, page);
+    const { rows } = await findFleetPage(await resident(), {}, page);
     expect(rows.map(({ id }) => id)).toEqual(wanted.rows.map(({ id }) => id));
     expect(rows).toHaveLength(5_100);
   });

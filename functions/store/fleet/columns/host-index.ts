@@ -4,6 +4,7 @@ export class HostIndex {
   readonly identities: string[] = [];
   readonly #places = new Map<string, number>();
   #order = new Uint32Array();
+  #ranks = new Float64Array();
 
   placeOf(id: string): number | undefined {
     return this.#places.get(id);
@@ -50,6 +51,23 @@ export class HostIndex {
       this.#order = Uint32Array.from(sorted);
     }
     return this.#order;
+  }
+
+  /** Returns the rank of each place in the order of identities. */
+  ranks(): Float64Array {
+    const order = this.order();
+    if (this.#ranks.length < order.length) {
+      this.#ranks = new Float64Array(order.length);
+      for (const [rank, place] of order.entries()) this.#ranks[place] = rank;
+    }
+    return this.#ranks;
+  }
+
+  /** Returns the rank of an identity; between two ranks for one that no host has. */
+  rankOf(identity: string): number {
+    const through = this.through(identity);
+    const last = this.identities[this.order()[through - 1] as number];
+    return last === identity ? through - 1 : through - 0.5;
   }
 
   /** Returns the number of hosts whose identity comes before a text, or is it. */

@@ -23,10 +23,8 @@ export interface ResidentHosts extends ColumnView {
   /** Ids in lower case, by place. */
   readonly ids: readonly string[];
   placeOf(id: string): number | undefined;
-  /** The places in the order of identities. */
-  identityOrder(): Uint32Array;
-  /** The number of hosts whose identity comes before a text, or is it. */
-  identitiesThrough(text: string): number;
+  /** Their places, identities and order. */
+  readonly index: Pick<HostIndex, "identities" | "ranks" | "rankOf">;
   /** The texts of a column of names, by their number in it. */
   names(column: NameColumn): readonly string[];
   /** Returns those of them that a host has. */
@@ -137,14 +135,6 @@ export class HostTable implements ResidentHosts {
   placeOf(id: string): number | undefined {
     const place = this.index.placeOf(id);
     return place === undefined || place < this.count ? place : undefined;
-  }
-
-  identityOrder(): Uint32Array {
-    return this.index.order();
-  }
-
-  identitiesThrough(text: string): number {
-    return this.index.through(text);
   }
 
   names(column: NameColumn): readonly string[] {

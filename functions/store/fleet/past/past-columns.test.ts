@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
 import { fleetCheckpoint } from "#drizzle/schema/fleet-history.ts";
 import { fleetThresholds } from "#functions/domain/fleet/thresholds.ts";
-import { readViewRules } from "#functions/domain/fleet/view-rules.ts";
+import { readFleetView } from "#functions/domain/fleet/view-rules.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import type { Database } from "#functions/store/database/database.ts";
 import { fleetSorts, fleetStates } from "#proto/fleet-health/vocabulary.ts";
@@ -193,7 +193,7 @@ describe("a checkpoint", () => {
         await tx.update(fleetCheckpoint).set(damage);
         expect((await findNextCheckpoint(tx, ago(20))) !== undefined).toBe(isFound);
         const columns = createPastColumns({ db: tx as unknown as Database, clock, codec, present });
-        const hosts = (await columns.at(ago(20), new Date(clock.now())).current()) as HostTable;
+        const hosts = (await columns.at(ago(20), new Date(clock.now()))) as HostTable;
         expect(hostsOf(hosts)).toEqual(hostsOf(await loadHosts(db, hostsAt(ago(20)))));
         tx.rollback();
       }),
@@ -205,28 +205,23 @@ describe("the past in core's memory", () => {
   it.each([25, 12, 2])(
     "has the rows and counts of the database, %d minutes ago",
     async (minutes) => {
-      const { rules, columns } = await readViewRules(
-        { ...core, pastColumns },
-        { at: ago(minutes) },
-      );
-      const { rules: same } = await readViewRules(core, { at: ago(minutes) });
-      expect(rules.versions.toSorted()).toEqual(same.versions.toSorted());
+      const resident = await readFleetView({ ...core, pastColumns }, { at: ago(minutes) });
+      const stored = await readFleetView(core, { at: ago(minutes) });
+      expect(resident.rules.versions.toSorted()).toEqual(stored.rules.versions.toSorted());
       for (const filter of [
         {},
         { states: fleetStates.slice(0, 4) },
         { version: ["1.4.*"] },
         { label: ["env:prod"] },
       ]) {
-        expect(await summarizeFleet(db, rules, filter, columns)).toEqual(
-          await summarizeFleet(db, same, filter),
+        expect(await summarizeFleet(resident, filter)).toEqual(
+          await summarizeFleet(stored, filter),
         );
-        expect(await countFleet(db, same, filter)).toEqual(
-          await countFleet(db, rules, filter, columns),
-        );
+        expect(await countFleet(stored, filter)).toEqual(await countFleet(resident, filter));
         for (const sort of fleetSorts) {
           const page = { sort, order: "desc", limit: 50, after: null } as const;
-          const expected = await findFleetPage(db, same, filter, page);
-          const actual = await findFleetPage(db, rules, filter, page, { columns });
+          const expected = await findFleetPage(stored, filter, page);
+          const actual = await findFleetPage(resident, filter, page);
           expect(actual.rows.map(({ id }) => id)).toEqual(expected.rows.map(({ id }) => id));
           expect(actual.next?.id).toBe(expected.next?.id);
         }
@@ -240,7 +235,7 @@ describe("the past in core's memory", () => {
     const now = new Date(clock.now());
     const look = async (minutes: number) => {
       execute.mockClear();
-      await columns.at(ago(minutes), now).current();
+      await columns.at(ago(minutes), now);
       return execute.mock.calls.length > 0;
     };
     expect([await look(20), await look(20), await look(10), await look(20)]).toEqual([
@@ -253,7 +248,7 @@ describe("the past in core's memory", () => {
     const at = ago(10);
     const again = async () => {
       execute.mockClear();
-      await columns.at(at, now).current();
+      await columns.at(at, now);
       return execute.mock.calls.length > 0;
     };
     await clock.advance(4 * minute);
@@ -269,6 +264,6 @@ describe("the past in core's memory", () => {
     const columns = createColumns();
     const now = new Date(clock.now());
     const at = new Date(clock.now() - 59_000);
-    expect(await columns.at(at, now).current()).not.toBe(await columns.at(at, now).current());
+    expect(await columns.at(at, now)).not.toBe(await columns.at(at, now));
   });
 });

@@ -4,15 +4,15 @@ import { LRUCache } from "lru-cache";
 import type { Database } from "#functions/store/database/database.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { FleetColumns } from "../columns/fleet-columns.ts";
-import { type HostTable, loadHosts } from "../columns/resident-hosts.ts";
+import { type HostTable, loadHosts, type ResidentHosts } from "../columns/resident-hosts.ts";
 import { countChanges, hostsAt } from "../history.ts";
 import { type CheckpointStore, createCheckpoints, findNextCheckpoint } from "./checkpoints.ts";
 import { keepEnrolled, readChanges, rewindHosts, takeBack } from "./rewind-hosts.ts";
 
 /** The columns of hosts at past times. */
 export interface PastColumns {
-  /** Returns the columns at a time; `now` is the time of the call. The first call loads them. */
-  at(time: Date, now: Date): FleetColumns;
+  /** Returns the hosts at a time; `now` is the time of the call. The first call loads them. */
+  at(time: Date, now: Date): Promise<ResidentHosts>;
 }
 
 /** Times in memory, such as before and after a change. */
@@ -82,7 +82,7 @@ export const createPastColumns = ({
     if (kept.peek(key) === own) kept.delete(key);
     if (kept.size === 0) checkpoints = createCheckpoints({ db, codec });
   };
-  const find = (time: Date, now: Date): Promise<HostTable> => {
+  const at = (time: Date, now: Date): Promise<HostTable> => {
     if (now.getTime() - time.getTime() < commitMsMax) return load(time);
     const key = time.getTime();
     const known = kept.get(key);
@@ -96,12 +96,7 @@ export const createPastColumns = ({
     return own.hosts;
   };
 
-  return {
-    at: (time, now) => {
-      const current = () => find(time, now);
-      return { current, load: () => current().then(() => undefined) };
-    },
-  };
+  return { at };
 };
 
 /** Returns the present hosts; undefined if they could not be loaded. */

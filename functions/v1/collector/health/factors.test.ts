@@ -81,16 +81,16 @@ it("is the source of which they have accepted records since yesterday, and not b
 it("is counted in core's memory as in the database", async () => {
   const columns = createFleetColumns({ db: core.reports, clock, onFailure: () => undefined });
   await columns.load();
-  const rules = await readFleetRules(core);
+  const stored = { db: core.reports, rules: await readFleetRules(core) };
+  const resident = { ...stored, hosts: await columns.current() };
   const sources = createHostSources({ db: core.reports, clock });
-  const counted = async () =>
-    countFactors(core.reports, rules, { states: ["stale"] }, columns, sources);
+  const counted = () => countFactors(resident, { states: ["stale"] }, sources);
   const first = await counted();
   expect(first.readsSources).toBe(true);
   expect(first.counts.map(({ kind }) => kind)).not.toContain("source");
   await expect.poll(async () => (await counted()).readsSources).toBe(false);
   expect(new Set((await counted()).counts)).toEqual(
-    new Set((await countFactors(core.reports, rules, { states: ["stale"] })).counts),
+    new Set((await countFactors(stored, { states: ["stale"] })).counts),
   );
 });
 
