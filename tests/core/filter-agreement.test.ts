@@ -1,7 +1,7 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import fc from "fast-check";
 import { compare, valid } from "semver";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { readFleetRules } from "#functions/domain/fleet/rules.ts";
 import { dayAt, saveDays } from "#functions/store/completeness/days.ts";
 import { column } from "#functions/store/fleet/columns/expression.ts";
@@ -29,6 +29,7 @@ import {
 } from "#proto/fleet-health/vocabulary.ts";
 import { createTestToken } from "../support/collector.ts";
 import { useTestCore } from "../support/core.ts";
+import { isSlow } from "../support/is-slow.ts";
 
 const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const { policyId } = await createTestToken(test, { name: "kiosks" });
@@ -405,7 +406,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   queueAboveBytes: fc.constantFrom(0, 1_000_000, 2_500_000),
   queueFullWithinSeconds: fc.constantFrom(0, 600, 7_200, 259_200),
 };
-const allValuesOf = (part: string) => {
+const valuesOf = (part: string) => {
   const found =
     values[part.startsWith("not") ? part.charAt(3).toLowerCase() + part.slice(4) : part];
   if (found === undefined) throw new Error(`give values for the part ${part}, and its meaning`);
@@ -413,7 +414,7 @@ const allValuesOf = (part: string) => {
 };
 const rules = await readFleetRules(test.core);
 /** As hosts are now, seen as a past time. */
-const rulesThen = { ...rules, past: hostsAt(rules.now) };
+const hostsThen = hostsAt(rules.now);
 const hasHistory = (filter: FleetFilter) => {
   const { staleAfterSeconds, forwardingSeconds } = rules.thresholds;
   const thresholds = {
@@ -422,66 +423,66 @@ const hasHistory = (filter: FleetFilter) => {
   };
   return withoutHistory({ filter }, { at: now, thresholds }) === undefined;
 };
-const findIn =
-  (view: Pick<ViewedFleet, "rules" | "hosts">) =>
-  async (filter: FleetFilter): Promise<string[]> => {
-    const hosts = await selectHosts({ db: test.db, ...view }, fleetPredicate(filter, view.rules));
-    const all = { order: "asc", limit: fleet.length, after: null } as const;
-    return (await hosts.first({ key: column("identity"), type: "text" }, all)).ids.sort();
+
+/** Returns a fleet of some of the hosts as each engine sees it. */
+const viewsOf = async (hosts: readonly FleetHealthRow[], filter: FleetFilter) => {
+  const ids = `{${hosts.map((row) => row.identity_id).join(",")}}`;
+  const some = (all: SQL) =>
+    sql`(select * from ${all} where identity_id = any(${ids}::uuid[])) fleet`;
+  const both = async (name: string, past: SQL): Promise<[string, ViewedFleet][]> => {
+    const stored = { db: test.db, rules: { ...rules, past } };
+    const resident = { ...stored, hosts: await loadHosts(test.db, past) };
+    return [
+      [`SQL${name}`, stored],
+      [`core's memory${name}`, resident],
+    ];
   };
-const expected = (filter: FleetFilter) =>
-  fleet
-    .filter((row) => matches(row, filter))
-    .map((row) => row.identity_id)
-    .sort();
+  return [
+    ...(await both("", some(sql`fleet`))),
+    ...(hasHistory(filter) ? await both(" of the past", some(hostsThen)) : []),
+  ];
+};
 
-describe.each([
-  ["SQL", findIn({ rules }), () => true],
-  ["core's memory", findIn({ rules, hosts: await loadHosts(test.db) }), () => true],
-  ["SQL of the past", findIn({ rules: rulesThen }), hasHistory],
-  [
-    "core's memory of the past",
-    findIn({ rules: rulesThen, hosts: await loadHosts(test.db, rulesThen.past) }),
-    hasHistory,
-  ],
-])("the filter in %s", (_, found, isKnown) => {
-  const valuesOf = (part: string) =>
-    allValuesOf(part).filter((value) => isKnown(changeFilter({}, { [part]: value })));
-  const parts = filterPartNames.filter((part) =>
-    fc
-      .sample(allValuesOf(part), { numRuns: 20, seed: 1 })
-      .some((value) => isKnown({ [part]: value })),
-  );
+const findIds = async (view: ViewedFleet, filter: FleetFilter) => {
+  const hosts = await selectHosts(view, fleetPredicate(filter, view.rules));
+  const all = { order: "asc", limit: fleet.length, after: null } as const;
+  return (await hosts.first({ key: column("identity"), type: "text" }, all)).ids.sort();
+};
 
-  it.each(parts)("finds the hosts that %s means", async (part) => {
-    const property = fc.asyncProperty(valuesOf(part), async (value) => {
-      const filter = changeFilter({}, { [part]: value });
-      expect(await found(filter)).toEqual(expected(filter));
-    });
-    await fc.assert(property, { numRuns: 12, seed: 20_261_122 });
+const idsOf = (hosts: readonly FleetHealthRow[]) =>
+  hosts.map(({ identity_id }) => identity_id).sort();
+
+/** One part of the registry with its values, or some parts together. */
+const filters = fc
+  .oneof(
+    fc.subarray([...filterPartNames], { minLength: 1, maxLength: 1 }),
+    fc.subarray([...filterPartNames], { minLength: 2, maxLength: 4 }),
+  )
+  .chain((parts) => fc.record(Object.fromEntries(parts.map((part) => [part, valuesOf(part)]))))
+  .map((parts) => changeFilter({}, parts));
+/** Fleets of any size, also empty ones. */
+const fleets = fc.oneof(
+  fc.constant(fleet),
+  fc.subarray(fleet),
+  fc.subarray(fleet, { maxLength: 9 }),
+);
+const runs = isSlow ? 10_000 : 400;
+
+it(`finds the hosts that a filter means by each engine, now and in the past: ${runs} random fleets and filters`, async () => {
+  const tried = new Set<string>();
+  const property = fc.asyncProperty(fleets, filters, async (hosts, filter) => {
+    const expected = idsOf(hosts.filter((row) => matches(row, filter)));
+    for (const [engine, view] of await viewsOf(hosts, filter))
+      expect(await findIds(view, filter), engine).toEqual(expected);
+    for (const part of Object.keys(filter)) tried.add(part);
   });
+  await fc.assert(property, { numRuns: runs });
+  expect(filterPartNames.filter((part) => !tried.has(part))).toEqual([]);
+});
 
-  it("finds the hosts that any parts together mean", async () => {
-    const filters = fc
-      .subarray(parts, { minLength: 2, maxLength: 4 })
-      .chain((parts) => fc.record(Object.fromEntries(parts.map((part) => [part, valuesOf(part)]))));
-    const property = fc.asyncProperty(filters, async (filter: FleetFilter) => {
-      expect(await found(filter)).toEqual(expected(filter));
-    });
-    await fc.assert(property, { numRuns: 150, seed: 20_261_122 });
-  });
-
-  it("is tested with values that find some hosts and not all", async () => {
-    for (const part of parts.filter((name) => !name.startsWith("not"))) {
-      const counts = await Promise.all(
-        fc
-          .sample(valuesOf(part), { numRuns: 20, seed: 1 })
-          .map(async (value) => (await found({ [part]: value })).length),
-      );
-      expect(
-        counts.some((count) => count > 0 && count < fleet.length),
-        part,
-      ).toBe(true);
-    }
-  });
+it.each(filterPartNames)("knows values of %s that find some hosts and not all", (part) => {
+  const found = fc
+    .sample(valuesOf(part), { numRuns: 20, seed: 1 })
+    .map((value) => fleet.filter((row) => matches(row, { [part]: value })).length);
+  expect(found.some((count) => count > 0 && count < fleet.length)).toBe(true);
 });
