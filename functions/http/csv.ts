@@ -41,8 +41,11 @@ const laterStart = /[;\r\n](?=[=+\-@＝＋－＠])/g;
 const cellText = (cell: CsvCell) => {
   if (cell === null) return "";
   if (typeof cell === "number") return String(cell);
-  const text = (formulaStart.test(cell) ? `'${cell}` : cell).replace(laterStart, "$&'");
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  const text = formulaStart.test(cell) ? `'${cell}` : cell;
+  // One look at most cells: these take a sixth of an export's time.
+  if (!/[",;\r\n]/.test(text)) return text;
+  const safe = text.replace(laterStart, "$&'");
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 };
 
 /** Larger texts become garbage that only a full collection frees. */

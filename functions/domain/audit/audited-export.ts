@@ -36,6 +36,7 @@ export const auditedExport = async function* <Row, Position>(
   { caller, origin, asked }: RequestedExport,
   { action, target, details }: ExportEntry,
   read: (page: { after: Position | null; limit: number }) => Promise<ExportBatch<Row, Position>>,
+  batchRows = exportBatchRows,
 ): AsyncGenerator<Row[], void, void> {
   let yieldedRows = 0;
   let recorded: "nothing" | "start" | "all" = "nothing";
@@ -55,7 +56,7 @@ export const auditedExport = async function* <Row, Position>(
     return core.db.transaction((tx) => recordAudit(tx, core, entry));
   };
   const readNext = (after: Position | null) => {
-    const batch = read({ after, limit: exportBatchRows });
+    const batch = read({ after, limit: batchRows });
     // Awaited below; until then, a failure is not an unhandled one.
     batch.catch(() => undefined);
     return batch;
