@@ -9,11 +9,11 @@ import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts"
 import { fleetSorts } from "#proto/fleet-health/vocabulary.ts";
 import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
+import { measureDatabaseUse } from "../ingest/database-use.ts";
 import { type StatusLoadFigures, startStatusLoad } from "../management/status-load.ts";
 import { startStatusProcess } from "../management/status-process.ts";
 import { type Bench, collectGarbage, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { cpuSecondsOf } from "../support/processes.ts";
 import { Samples } from "../support/samples.ts";
 import { openReportsLab } from "./reports-lab.ts";
 
@@ -263,22 +263,13 @@ const touchMs = 75_000;
 const costMs = 30_000;
 
 /** Returns PostgreSQL's CPU and log for a status, once each page has been written since the checkpoint. */
-const statusCost = async ({ sql, pid }: EmbeddedDatabase, recorded: () => number) => {
-  const now = async () => {
-    const [row] = await sql<
-      { bytes: string }[]
-    >`select pg_current_wal_insert_lsn() - '0/0' as bytes`;
-    return { cpu: cpuSecondsOf(pid), bytes: Number(row?.bytes), count: recorded() };
-  };
+const statusCost = async (database: EmbeddedDatabase, recorded: () => number) => {
   await sleep(touchMs);
-  const before = await now();
+  const before = recorded();
+  const use = await measureDatabaseUse(database, "fleet_status");
   await sleep(costMs);
-  const after = await now();
-  const count = after.count - before.count;
-  return {
-    postgres_us: rounded(((after.cpu - before.cpu) / count) * 1e6, 1),
-    wal_bytes: rounded((after.bytes - before.bytes) / count),
-  };
+  const { cpu_us: postgres_us, wal_bytes } = await use(recorded() - before);
+  return { postgres_us, wal_bytes };
 };
 
 /** Returns the size of the table that the report scans, which shows whether updates bloat it. */

@@ -1,3 +1,4 @@
+import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { rounded } from "../support/bench.ts";
 import { cpuSecondsOf } from "../support/processes.ts";
 
@@ -29,3 +30,7 @@ export const measureUse = async (
     };
   };
 };
+
+/** Measures the use of a bench's own database, as `measureUse` does. */
+export const measureDatabaseUse = ({ sql, pid }: EmbeddedDatabase, table: string) =>
+  measureUse(async (statement) => (await sql.unsafe(statement))[0], { pid, table });

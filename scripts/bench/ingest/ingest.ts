@@ -14,7 +14,7 @@ import {
 import { judgeGoals } from "../support/goals.ts";
 import { memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import { type WarmFloor, warmFloor } from "../support/warm-floor.ts";
-import { type DatabaseUse, measureUse } from "./database-use.ts";
+import { type DatabaseUse, measureDatabaseUse } from "./database-use.ts";
 import { type Floor, measureCopyLoop } from "./ingest-floors.ts";
 import { openStreams } from "./ingest-sender.ts";
 
@@ -91,7 +91,6 @@ const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> =>
 };
 
 const measureStreams = async (core: BenchCore, load: Load, warmUpSeconds: number) => {
-  const { database } = core;
   const { senders, streams } = await openStreams(core, load, load.streams);
   const acknowledged = () => streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
   let latencies: number[] = [];
@@ -99,8 +98,7 @@ const measureStreams = async (core: BenchCore, load: Load, warmUpSeconds: number
   await sleepSeconds(warmUpSeconds);
   latencies = [];
   const warmUp = acknowledged();
-  const run = async (statement: string) => (await database.sql.unsafe(statement))[0];
-  const databaseUse = await measureUse(run, { pid: database.pid, table: "ingest_block" });
+  const databaseUse = await measureDatabaseUse(core.database, "ingest_block");
   const meter = startMeter(() => ({ core: core.cpu().core, sender: ownCpuSeconds() }));
   await sleepSeconds(load.seconds);
   const envelopes = acknowledged() - warmUp;

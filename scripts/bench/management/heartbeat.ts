@@ -9,9 +9,9 @@ import {
   signHeartbeat,
   verifySignatures,
 } from "../host/heartbeats.ts";
+import { measureDatabaseUse } from "../ingest/database-use.ts";
 import { type Bench, rounded, runAll, runAtRate } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
-import { walBytes } from "../support/disk.ts";
 import { benchGoals, judgeGoals } from "../support/goals.ts";
 import { memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
 
@@ -39,7 +39,6 @@ export const heartbeatBench: Bench = async (args) => {
     program: load.program,
   });
   const hosts = await enrollBenchHosts(core, load.hosts);
-  const { sql } = core.database;
   const memoryBefore = memoryOf(core.pid).nowMb;
   const senders = await connectHosts(hosts, (host) =>
     connectHeartbeats(core, host, load.connections),
@@ -48,12 +47,12 @@ export const heartbeatBench: Bench = async (args) => {
     const kibEach = ((memoryOf(core.pid).nowMb - memoryBefore) * 1024) / load.hosts;
     await sendAll(senders, signAll(hosts), { ...load, rate: 0 });
     // Left for later, what the reports cause is counted among the idle use: a status once seemed to take PostgreSQL a quarter of the truth.
-    await sql`vacuum analyze`;
-    const logStart = await walBytes(sql);
+    await core.database.sql`vacuum analyze`;
+    const use = await measureDatabaseUse(core.database, "fleet_status");
     const idle = load.isSteady ? await idleUse(core) : noUse;
     const measured = await measureRounds(core, { senders, hosts, load, idle });
-    const logBytes = (await walBytes(sql)) - logStart;
-    return describeRounds(load, { ...measured, idle, logBytes, kibEach, coreMb: core.peakMb() });
+    const { wal_bytes: log } = await use(load.hosts * load.rounds);
+    return describeRounds(load, { ...measured, idle, log, kibEach, coreMb: core.peakMb() });
   } finally {
     for (const { close } of senders) close();
   }
@@ -149,18 +148,17 @@ const describeRounds = (
   { hosts, rounds, rate, connections, isSteady, inFlight }: Load,
   measured: Awaited<ReturnType<typeof measureRounds>> & {
     idle: typeof noUse;
-    logBytes: number;
+    log: number;
     kibEach: number;
     coreMb: number;
   },
 ) => {
-  const { cpu, latencies, seconds, floor, idle, coreMb } = measured;
+  const { cpu, latencies, seconds, floor, idle, log, coreMb } = measured;
   const sent = hosts * rounds;
   const microsecondsEach = (cpuSeconds: number) => rounded((cpuSeconds / sent) * 1e6);
   const perSecond = sent / seconds;
   const ratio = rounded(perSecond / floor, 3);
   const latency = describeSamples(latencies);
-  const log = rounded(measured.logBytes / sent);
   const common = { cpu_us: microsecondsEach(cpu.core + cpu.postgres), core_mb: coreMb };
   const judged = isSteady
     ? judgeGoals("heartbeat --connections stream", { ...common, log_bytes: log })

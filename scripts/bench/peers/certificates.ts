@@ -21,14 +21,12 @@ import { startBundledCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
 import { measureHere, startMeter } from "../support/processes.ts";
 import { type CpuParts, microsecondsOf } from "./cpu.ts";
-import type { Pair, PeerFigures, Side } from "./pair.ts";
+import { type Pair, type PeerFigures, type Side, warmUpShare } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
 import { startStepCa } from "./step-ca.ts";
 
 /** Below the connections that PostgreSQL accepts: step-ca opens one for each request. */
 const inFlight = 64;
-/** A warm-up issues this share of a round's certificates. */
-const warmUpShare = 1 / 3;
 const perSecond = 400;
 
 /** A certificate for a one-time token: check token and request, sign, record certificate and use, over kept TLS connections. */

@@ -13,6 +13,7 @@ import { startProgram } from "../support/processes.ts";
 import { startOtelcol } from "./otelcol.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
+import { otelcolNames } from "./peer-goals.ts";
 
 const settleMs = 2_000;
 
@@ -64,7 +65,7 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
     const installedMb = await megabytesOf([program]);
     const theirSink = defer(await startSink("./otlp-sink.ts"));
     sides.push({
-      name: "otelcol, file_storage with fsync",
+      name: otelcolNames["synced-file"],
       kind: "peer",
       guarantees: "built with only the parts that the bench uses",
       measure: () =>

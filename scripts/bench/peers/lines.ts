@@ -14,12 +14,11 @@ import {
 import { createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
 import { cpuSecondsOf, measureHere, memoryOf, startMeter } from "../support/processes.ts";
 import { type OtelcolQueue, startOtelcol } from "./otelcol.ts";
-import type { Pair, PeerFigures, Side } from "./pair.ts";
+import { type Pair, type PeerFigures, type Side, warmUpShare } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
+import { otelcolNames } from "./peer-goals.ts";
 
 const linesPerSecond = 60_000;
-/** A warm-up sends this share of the lines, so that the compilers of both sides have seen the work. */
-const warmUpShare = 1 / 3;
 
 /** 1,000 lines of the corpus: read from a file, queued, compressed, sent over mutual TLS and acknowledged. */
 export const openLines = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
@@ -69,8 +68,8 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
   const program = await peers("otelcol");
   if (program !== undefined) {
     const theirSink = defer(await startSink("./otlp-sink.ts"));
-    const otelcol = (name: string, queue: OtelcolQueue, guarantees: string): Side => ({
-      name,
+    const otelcol = (queue: OtelcolQueue, guarantees: string): Side => ({
+      name: otelcolNames[queue],
       kind: "peer",
       guarantees,
       measure: () =>
@@ -85,14 +84,13 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
         }),
     });
     sides.push(
-      otelcol(synced, "synced-file", "position and queue synced"),
-      otelcol("otelcol, batch processor", "memory", "position and queue in memory"),
+      otelcol("synced-file", "position and queue synced"),
+      otelcol("memory", "position and queue in memory"),
     );
   }
   return { work: "1,000 lines", sides, corpus: await describeCorpus(records, "lines") };
 };
 
-const synced = "otelcol, file_storage with fsync";
 const linesOfTransaction = 1000;
 
 /** Reads a file of lines, stores each line as a row with node:sqlite, synchronous FULL, and compresses each transaction's. */

@@ -7,6 +7,9 @@ import type { Goal } from "../support/goals.ts";
  */
 export type PeerFigures = Readonly<Record<string, number>>;
 
+/** A warm-up takes this share of the work, so that the compilers of both sides have seen it. */
+export const warmUpShare = 1 / 3;
+
 /** One way to do the work of a pair. */
 export interface Side {
   name: string;

@@ -1,4 +1,5 @@
 import { atMost } from "../support/goals.ts";
+import type { OtelcolQueue } from "./otelcol.ts";
 import type { PairGoal } from "./pair.ts";
 import type { PairName } from "./pairs.ts";
 
@@ -9,8 +10,12 @@ const beside = (value: number, peer: string, figure: string): PairGoal => ({
   figure,
 });
 
-const synced = "otelcol, file_storage with fsync";
-const batch = "otelcol, batch processor";
+/** The names of otelcol's sides. */
+export const otelcolNames: Readonly<Record<OtelcolQueue, string>> = {
+  "synced-file": "otelcol, file_storage with fsync",
+  memory: "otelcol, batch processor",
+};
+const { "synced-file": synced, memory: batch } = otelcolNames;
 
 /**
  * What a unit of work may cost us at most. Who keeps less than we do, as otelcol's batch processor, may still not cost less. A heartbeat has no

@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
-import { access, mkdir, rename, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, rename, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { promisify } from "node:util";
@@ -87,7 +88,7 @@ export const findGo = async (
 ): Promise<string | undefined> => {
   for (const folder of folders) {
     const path = join(folder, "go");
-    if (await exists(path)) return path;
+    if (existsSync(path)) return path;
   }
   return undefined;
 };
@@ -102,7 +103,7 @@ export const findPeer = async (
   folder = peersFolder(),
 ): Promise<string | undefined> => {
   const program = join(folder, `${name}-${recipes[name].version}`);
-  return (await exists(program)) ? program : undefined;
+  return existsSync(program) ? program : undefined;
 };
 
 /** Returns the path of a peer's program, built on first use with two processes of the compiler at a time. */
@@ -119,7 +120,7 @@ export const buildPeer = async (
   const programs = join(folder, "bin");
   await mkdir(work, { recursive: true });
   await oneAtATime(join(folder, "lock"), async () => {
-    if (await exists(program)) return;
+    if (existsSync(program)) return;
     console.error(`building ${name} ${version}: takes minutes the first time`);
     for (const [file, text] of Object.entries(files)) await writeFile(join(work, file), text);
     const env = {
@@ -139,9 +140,3 @@ export const buildPeer = async (
   });
   return program;
 };
-
-const exists = (path: string): Promise<boolean> =>
-  access(path).then(
-    () => true,
-    () => false,
-  );

@@ -27,15 +27,13 @@ import {
   startProgram,
 } from "../support/processes.ts";
 import { microsecondsOf } from "./cpu.ts";
-import type { Pair, PeerFigures, PeerLosses, Side } from "./pair.ts";
+import { type Pair, type PeerFigures, type PeerLosses, type Side, warmUpShare } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
 import { preparePeer } from "./process.ts";
 
 const rowsOfRequest = 200;
 const framesInFlight = 16;
 const perSecond = 60_000;
-/** A warm-up takes this share of the time. */
-const warmUpShare = 1 / 3;
 const killAfterMs = 1_000;
 
 /** A line of the corpus into PostgreSQL as a row, from requests of 200 over TLS. */

@@ -16,15 +16,13 @@ import { createCorpus, createSupply, describeCorpus } from "../support/corpus/co
 import { measureHere, memoryOf } from "../support/processes.ts";
 import { type KilledAgent, measureLosses } from "./losses.ts";
 import { type OtelcolQueue, startOtelcol } from "./otelcol.ts";
-import type { Pair, PeerFigures, Side } from "./pair.ts";
+import { type Pair, type PeerFigures, type Side, warmUpShare } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
+import { otelcolNames } from "./peer-goals.ts";
 
 const spansPerRequest = 100;
 const requestCount = 256;
 const load = { connections: 4, inFlight: 16 };
-/** A warm-up takes this share of the time, so that the compilers of both sides have seen the work. */
-const warmUpShare = 1 / 3;
-const synced = "otelcol, file_storage with fsync";
 
 /** An agent that receives spans over OTLP/gRPC. */
 interface Agent extends KilledAgent {
@@ -106,25 +104,20 @@ export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise
   const program = await peers("otelcol");
   if (program !== undefined) {
     const theirSink = defer(await startSink("./otlp-sink.ts"));
-    const startTheirs =
-      (queue: OtelcolQueue) =>
-      async (folder: string): Promise<Agent> => {
+    const otelcol = (queue: OtelcolQueue, guarantees: string): Side => {
+      const start = async (folder: string): Promise<Agent> => {
         const [port] = await findPorts(1);
         const address = `127.0.0.1:${port}`;
         const receivers = `  otlp: {protocols: {grpc: {endpoint: "${address}"}}}`;
         const source = { receivers, pipelines: { traces: "otlp" } };
         return { address, ...(await startOtelcol(program, folder, theirSink, { queue, source })) };
       };
-    const target = { sink: theirSink, countedPerRequest: spansPerRequest };
-    const peer = (name: string, guarantees: string) => ({
-      name,
-      kind: "peer" as const,
-      guarantees,
-    });
-    sides.push(
-      createSide(peer(synced, "synced before OK"), startTheirs("synced-file"), target),
-      createSide(peer("otelcol, batch processor", "OK from memory"), startTheirs("memory"), target),
-    );
+      return createSide({ name: otelcolNames[queue], kind: "peer", guarantees }, start, {
+        sink: theirSink,
+        countedPerRequest: spansPerRequest,
+      });
+    };
+    sides.push(otelcol("synced-file", "synced before OK"), otelcol("memory", "OK from memory"));
   }
   return {
     work: "1,000 spans",

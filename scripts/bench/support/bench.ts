@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { quantile } from "#scripts/lab/quantile.ts";
 
 /** The result of a bench. `ok`: it met all its goals. `ratio`: the figure divided by the floor of the same run. */
 export interface BenchFigures {
@@ -24,7 +25,7 @@ export const rounded = (value: number, digits = 0): number =>
 
 /** Returns the middle sample. */
 export const median = (samples: readonly number[]): number =>
-  samples.toSorted((a, b) => a - b)[Math.floor(samples.length / 2)] ?? Number.NaN;
+  quantile(Float64Array.from(samples), 0.5);
 
 /** Runs `count` calls, `inFlight` at a time; returns the milliseconds of each. */
 export const runAll = async (

@@ -5,7 +5,8 @@
  * Invariants: keys are 0600 in 0700 directories; no file is ever overwritten; the directory appears by one rename, so a lab is
  * complete or absent.
  */
-import { mkdir, mkdtemp, rename, rm, stat, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { dirname, join } from "node:path";
 import type { Clock } from "#kit/clock.ts";
@@ -77,7 +78,7 @@ export const createLabPki = async (options: {
 }): Promise<LabPki & { created: boolean }> => {
   const { dir, clock, serverNames = labServerNames } = options;
   const files = labPkiIn(dir);
-  if (await exists(files.enrollmentCa.keyFile)) return { ...files, created: false };
+  if (existsSync(files.enrollmentCa.keyFile)) return { ...files, created: false };
   const from = clock.now() - 60_000;
   const forDays = (days: number) => ({
     notBefore: new Date(from),
@@ -153,12 +154,3 @@ export const writeCredentialFiles = async (
   await writeFile(files.keyFile, credentials.keyPem, { mode: 0o600, flag: "wx" });
   await writeFile(files.certFile, credentials.certificatePem, { mode: 0o644, flag: "wx" });
 };
-
-const exists = async (path: string): Promise<boolean> =>
-  stat(path).then(
-    () => true,
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === "ENOENT") return false;
-      throw error;
-    },
-  );
