@@ -5,15 +5,17 @@ import { fileURLToPath } from "node:url";
 /** The folder of the repository, with a slash at its end. */
 export const root = fileURLToPath(new URL("../", import.meta.url));
 
+/** Runs git in the repository; returns what it prints, without the last newline. */
+export const git = (...args: string[]): string =>
+  execFileSync("git", args, {
+    cwd: root,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "pipe"],
+  }).trimEnd();
+
 /** Returns the existing files that git tracks or would add and that match one of the patterns. */
 export const repositoryFiles = (...patterns: string[]): string[] =>
-  execFileSync(
-    "git",
-    ["ls-files", "--cached", "--others", "--exclude-standard", "-z", ...patterns],
-    {
-      encoding: "utf8",
-    },
-  )
+  git("ls-files", "--cached", "--others", "--exclude-standard", "-z", ...patterns)
     .split("\0")
     .filter((path) => path !== "" && existsSync(path))
     .sort();

@@ -1,21 +1,17 @@
-import { execFileSync } from "node:child_process";
-import { root } from "../repository-files.ts";
+import { git } from "../repository-files.ts";
 
-const git = (...args: string[]): string | undefined => {
+/** Runs git; returns `fallback` outside a repository. */
+const gitOr = (fallback: string, ...args: string[]): string => {
   try {
-    return execFileSync("git", args, {
-      cwd: root,
-      encoding: "utf8",
-      stdio: ["ignore", "pipe", "ignore"],
-    });
+    return git(...args);
   } catch {
-    return undefined;
+    return fallback;
   }
 };
 
 /** Returns the commit that is checked out and a newline; `unknown` outside a repository. */
-export const readHeadCommit = (): string => git("rev-parse", "HEAD") ?? "unknown\n";
+export const readHeadCommit = (): string => `${gitOr("unknown", "rev-parse", "HEAD")}\n`;
 
 /** Returns the time of the commit that is checked out; 1970 outside a repository. */
 export const readCommitTime = (): Date =>
-  new Date(Number(git("show", "--no-patch", "--format=%ct", "HEAD") ?? 0) * 1000);
+  new Date(Number(gitOr("0", "show", "--no-patch", "--format=%ct", "HEAD")) * 1000);

@@ -2,15 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { root } from "../repository-files.ts";
-
-/** Runs git in the repository; returns what it prints, without the last newline. */
-export const git = (...args: string[]): string =>
-  execFileSync("git", args, {
-    cwd: root,
-    encoding: "utf8",
-    stdio: ["ignore", "pipe", "pipe"],
-  }).trimEnd();
+import { git, root } from "../repository-files.ts";
 
 /**
  * Runs `task` in a new clone of `commit` whose packages were installed from bun.lock with an empty cache, below a folder of its own that

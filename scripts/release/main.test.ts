@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import packageJson from "#package.json" with { type: "json" };
 import { newFolder } from "#tests/support/new-folder.ts";
-import { git } from "./checkout.ts";
+import { git } from "../repository-files.ts";
 
 it("refuses a commit without the version's tag, and a release without images, before it builds anything", async () => {
   const dir = newFolder();

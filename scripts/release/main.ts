@@ -10,7 +10,8 @@ import { readCommandOptions } from "../read-command-options.ts";
 import { checksumsFile, parseChecksums } from "../release-manifest/checksums.ts";
 import type { ReleaseManifest } from "../release-manifest/release-manifest.ts";
 import { manifestFile } from "../release-manifest/verify-bundle.ts";
-import { git, inCleanCheckout } from "./checkout.ts";
+import { git } from "../repository-files.ts";
+import { inCleanCheckout } from "./checkout.ts";
 import { removeOutput, writeRelease } from "./write-release.ts";
 
 const values = readCommandOptions({

@@ -6,9 +6,6 @@ import { promisify } from "node:util";
 import { checkDocuments } from "../docs-check/check-documents.ts";
 import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
-import { renderIngestMessages } from "../generate/ingest-messages.ts";
-import { renderProblemCodes } from "../generate/problems-page.ts";
-import { renderReadableRoutes } from "../generate/readable-routes.ts";
 import { readReliability } from "../reliability/cases.ts";
 import { additionFaults } from "./additive-migrations.ts";
 import { violationsOf } from "./architecture.ts";
@@ -64,8 +61,9 @@ const once = <Value>(read: () => Value): (() => Value) => {
   };
 };
 
-/** Parsed once for all steps that ask for them. */
+/** Read and rendered once for all steps that ask for them. */
 const sources = once(readSources);
+const artifacts = once(renderArtifacts);
 
 const resultOf = (faults: readonly string[]): VerifyResult =>
   faults.length > 0 ? { fault: faults.join("\n") } : {};
@@ -88,9 +86,8 @@ const generatedProtocol = () =>
   inTemporaryFolder(async (folder) => {
     const generated = await tool("buf", "generate", "-o", folder);
     if (generated.fault !== undefined) return generated;
-    await writeFile(join(folder, "proto/gen/problem-codes.ts"), renderProblemCodes());
-    await writeFile(join(folder, "proto/gen/readable-routes.ts"), renderReadableRoutes());
-    await writeFile(join(folder, "proto/gen/ingest-messages.ts"), renderIngestMessages());
+    for (const { path, text } of await artifacts())
+      if (path.startsWith("proto/gen/")) await writeFile(join(folder, path), text);
     return compareFolders(join(folder, "proto/gen"), "proto/gen");
   });
 
@@ -101,7 +98,7 @@ const generatedClient = () =>
   });
 
 const generatedDocuments = async () => {
-  const faults = (await renderArtifacts()).map(async ({ path, text }) => {
+  const faults = (await artifacts()).map(async ({ path, text }) => {
     const committed = await readFile(path, "utf8").catch(() => undefined);
     return committed === text
       ? []
