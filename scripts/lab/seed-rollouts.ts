@@ -8,7 +8,6 @@ import type { AuditAction } from "#proto/audit-actions.ts";
 import { evidenceMax } from "#proto/rollout/rollout.ts";
 import type { RolloutCondition, RolloutState } from "#proto/rollout/vocabulary.ts";
 import { people } from "./people.ts";
-import { seededId } from "./seed-configs.ts";
 
 const minute = 60_000;
 
@@ -63,6 +62,10 @@ export const seededRollouts = [
     openWave: 2,
   },
 ] as const satisfies readonly SeededRollout[];
+
+/** Returns the id of the `n`th seeded row of a kind, four hexadecimal digits. */
+export const seededId = (kind: string, n: number): string =>
+  `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
 
 const idOf = (n: number): string => seededId("b300", n);
 

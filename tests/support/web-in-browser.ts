@@ -3,9 +3,9 @@ import { afterEach, expect } from "vitest";
 import { launchBrowser } from "#scripts/lab/browser.ts";
 import { buildUi } from "#scripts/lab/built-ui.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
-import { flawsOf, viewports } from "#scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "#scripts/lab/visit-page.ts";
 import { isSlow } from "./is-slow.ts";
+import { flawsOf, viewports } from "./ui-states.ts";
 import { type TestWebOptions, useTestWeb } from "./web.ts";
 
 /** The build, and the browser of this worker's test files, which ends with the worker. */

@@ -15,8 +15,8 @@ import { ReceiptFile } from "#proto/chat/receipt.ts";
 import { verifyReceipts } from "#proto/chat/verify-receipts.ts";
 import { measureBytes } from "#scripts/bench/ui/measure-ui.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { axeViolationsOf, flawsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
+import { axeViolationsOf, flawsOf } from "#tests/support/ui-states.ts";
 import { createTestChat } from "../support/core.ts";
 import {
   expectCount,

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { terms } from "#proto/fleet-health/query-language/terms.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
+import { axeViolationsOf } from "#tests/support/ui-states.ts";
 import { questions } from "#ui/app/fleet/query-language/suggest.ts";
 import { expectCount, follow, see, startWebInBrowser } from "../support/web-in-browser.ts";
 

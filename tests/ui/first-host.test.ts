@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
-import { flawsOf } from "#scripts/lab/ui-states.ts";
+import { flawsOf } from "#tests/support/ui-states.ts";
 import { createTestToken, identityPrefix } from "../support/collector.ts";
 import { expectCount, see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 

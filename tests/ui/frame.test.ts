@@ -4,7 +4,7 @@ import { person } from "#drizzle/schema/operator.ts";
 import { systemClock } from "#kit/clock.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { people } from "#scripts/lab/people.ts";
-import { axeViolationsOf, uiStates, viewports } from "#scripts/lab/ui-states.ts";
+import { axeViolationsOf, uiStates, viewports } from "#tests/support/ui-states.ts";
 import { createTestToken } from "../support/collector.ts";
 import {
   follow,

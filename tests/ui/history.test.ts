@@ -7,8 +7,8 @@ import { dayMs, hourMs } from "#kit/clock.ts";
 import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
 import type { FleetFactors } from "#proto/fleet-health/factors.ts";
 import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
-import { axeViolationsOf, flawsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
+import { axeViolationsOf, flawsOf } from "#tests/support/ui-states.ts";
 import { follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser();

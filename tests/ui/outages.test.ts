@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import type { Page } from "playwright-core";
 import { afterAll, describe, expect, it } from "vitest";
-import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { visitPage } from "#scripts/lab/visit-page.ts";
+import { axeViolationsOf } from "#tests/support/ui-states.ts";
 import { readCsv } from "../support/csv.ts";
 import { startWebDeployment } from "../support/web-deployment.ts";
 import { openTestBrowser, see } from "../support/web-in-browser.ts";

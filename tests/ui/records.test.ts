@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { hostDiag } from "#drizzle/schema/diag.ts";
 import { chainAuditEvents, verifyChain } from "#functions/domain/audit/chain.ts";
 import { systemClock } from "#kit/clock.ts";
-import { flawsOf } from "#scripts/lab/ui-states.ts";
+import { flawsOf } from "#tests/support/ui-states.ts";
 import { createTestToken, manage, type TestCollector } from "../support/collector.ts";
 import { readCsv } from "../support/csv.ts";
 import {

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import type { ConfigDetail } from "#proto/fleet-health/config-report.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
-import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
-import { seedEnrollment, seededPolicyId } from "#scripts/lab/seed-enrollment.ts";
+import { seedConfigs, seededConfigId } from "#tests/support/seed-configs.ts";
+import { seedEnrollment, seededPolicyId } from "#tests/support/seed-enrollment.ts";
 import {
   addressOf,
   expectAddress,

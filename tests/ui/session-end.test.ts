@@ -1,7 +1,7 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { type PersonName, people } from "#scripts/lab/people.ts";
-import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
+import { axeViolationsOf } from "#tests/support/ui-states.ts";
 import {
   expectCount,
   follow,

@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { people } from "#scripts/lab/people.ts";
-import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
+import { axeViolationsOf } from "#tests/support/ui-states.ts";
 import { type AdminUser, createAdminUser, failsWith } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";

@@ -4,8 +4,8 @@ import type { FleetFacets } from "#proto/fleet-health/facets.ts";
 import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { fleetSeverities, severityOf } from "#proto/fleet-health/vocabulary.ts";
-import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
+import { axeViolationsOf } from "#tests/support/ui-states.ts";
 import { figuresOf } from "../support/fleet-figures.ts";
 import {
   addressOf,

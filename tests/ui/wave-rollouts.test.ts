@@ -2,9 +2,9 @@ import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { Rollout, RolloutPreview, RolloutTargetPage } from "#proto/rollout/rollout.ts";
-import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
-import { seedEnrollment } from "#scripts/lab/seed-enrollment.ts";
 import { seededRolloutId, seededRollouts, seedRollouts } from "#scripts/lab/seed-rollouts.ts";
+import { seedConfigs, seededConfigId } from "#tests/support/seed-configs.ts";
+import { seedEnrollment } from "#tests/support/seed-enrollment.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { isSlow } from "../support/is-slow.ts";
 import {

@@ -9,9 +9,9 @@ import type {
 } from "#proto/fleet-health/config-report.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { configProgress } from "#proto/fleet-health/vocabulary.ts";
-import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { readCsv } from "#tests/support/csv.ts";
+import { seedConfigs, seededConfigId } from "#tests/support/seed-configs.ts";
 
 const test = await useTestCore();
 const now = new Date(test.clock.now());

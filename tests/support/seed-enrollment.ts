@@ -1,8 +1,8 @@
 import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
 import { insertAuditEvents } from "#functions/store/audit/audit.ts";
 import type { Database } from "#functions/store/database/database.ts";
-import { people } from "./people.ts";
-import { seededId } from "./seed-configs.ts";
+import { people } from "#scripts/lab/people.ts";
+import { seededId } from "#scripts/lab/seed-rollouts.ts";
 
 const hourMs = 3_600_000;
 

@@ -3,7 +3,8 @@ import { collectorConfig } from "#drizzle/schema/config.ts";
 import type { Database } from "#functions/store/database/database.ts";
 import { dayMs } from "#kit/clock.ts";
 import { configHash } from "#proto/collector-config/hash.ts";
-import { people } from "./people.ts";
+import { people } from "#scripts/lab/people.ts";
+import { seededId } from "#scripts/lab/seed-rollouts.ts";
 
 /** The configs are in turn of these kinds. */
 const kinds = [
@@ -30,10 +31,6 @@ sources:
     grpc: {}
   - ${kindOf(n).source}
 `;
-
-/** Returns the id of the `n`th seeded row of a kind, four hexadecimal digits. */
-export const seededId = (kind: string, n: number): string =>
-  `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
 
 /** Returns the id of the `n`th seeded config, from 0 on: the highest is the newest. */
 export const seededConfigId = (n: number): string => seededId("b100", n);

@@ -1,7 +1,7 @@
 import { AxeBuilder } from "@axe-core/playwright";
 import type { Page, Route } from "playwright-core";
-import type { PersonName } from "./people.ts";
-import type { VisitOptions } from "./visit-page.ts";
+import type { PersonName } from "#scripts/lab/people.ts";
+import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 
 /** A state of a page that has a design of its own. */
 export interface UiState {
