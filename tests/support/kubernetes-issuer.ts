@@ -25,6 +25,8 @@ export const startKubernetesIssuer = async (tls?: { cert: string; key: string })
   const issuer = await startTokenIssuer(tls && { tls });
   let tokens = 0;
   return Object.assign(issuer, {
+    /** Where an API server publishes its keys, and docs/deploy names them. */
+    keysPath: "/openid/v1/jwks",
     /** Returns the projected token of a pod at `now`, in milliseconds: of ten minutes, for `coreAudience`. */
     signPod: (
       { node = "node-1", nodeUid = `uid of ${node}`, pod = "collector-x7", ...given }: TokenPod,
