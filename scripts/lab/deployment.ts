@@ -31,8 +31,6 @@ export interface DeploymentOptions {
   policy?: object;
   /** How many rotated files of lines are kept; all by default. */
   rotatedMax?: number;
-  /** Whether the edge drops core's response to a request of this path. */
-  dropsResponse?: (path: string) => boolean;
 }
 
 /** The collectors' identities begin with this. */
@@ -43,7 +41,7 @@ const identityPrefix = "spiffe://fleet.example.test/host/";
  * part with `cleanup` at once, so that a later failure stops it.
  */
 export const startDeployment = async (
-  { env = {}, policy = {}, rotatedMax, dropsResponse = () => false }: DeploymentOptions,
+  { env = {}, policy = {}, rotatedMax }: DeploymentOptions,
   context: LabContext,
   cleanup: AsyncDisposableStack,
 ): Promise<Deployment> => {
@@ -51,7 +49,7 @@ export const startDeployment = async (
   const core = await startLabCore({ env, directory: true }, context, cleanup);
   const { pki, api } = core;
   const [edgePort = 0, ...otlpPorts] = await findPorts(4, entropy);
-  const edge = await startLabEdge(pki, { coreUrl: core.httpUrl, port: edgePort, dropsResponse });
+  const edge = await startLabEdge(pki, { coreUrl: core.httpUrl, port: edgePort });
   cleanup.defer(() => edge.close());
 
   context.progress("enrolling three hosts through the edge");

@@ -27,8 +27,6 @@ export interface EdgeOptions {
   port?: number;
   /** Default 127.0.0.1. */
   host?: string;
-  /** Whether core's response to a request of this path is dropped and replaced by 504. */
-  dropsResponse?: (path: string) => boolean;
   /** How long core may take to start its response; by default 60 s, more than an external signer's timeout. */
   timeoutMs?: number;
 }
@@ -98,13 +96,12 @@ const createEdgeApp = (options: EdgeOptions): Hono<{ Bindings: HttpBindings }> =
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), timeoutMs);
     try {
-      const answer = await proxy(coreUrl + pathname + search, {
+      return await proxy(coreUrl + pathname + search, {
         raw: c.req.raw,
         headers,
         redirect: "manual",
         signal: AbortSignal.any([c.req.raw.signal, late.signal]),
       });
-      return options.dropsResponse?.(pathname) ? refuse(504) : answer;
     } catch {
       return refuse(late.signal.aborted ? 504 : 502);
     } finally {
