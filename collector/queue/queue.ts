@@ -4,7 +4,8 @@
  *   the records readable. So a reader never sends a record that a crash could take back, and a source never continues from a
  *   position whose records are not stored.
  * - Sequences rise by one from 1 and are never used twice, also when every record is deleted.
- * - Appends are admitted in the order of the calls. Those admitted in one turn of the event loop share a transaction.
+ * - Appends of records are admitted in the order of the calls; one of checkpoints alone does not wait for room.
+ *   Those admitted in one turn of the event loop share a transaction.
  * - The total size (`measureRecord`) of the stored and the admitted records never exceeds `maxDiskUsageBytes`.
  * - One process has a queue open; `openQueue` throws `QueueLockedError` in any other.
  * - Each session with core has an id of its own, on disk before it is sent. `sentThrough` is never below a sequence that was sent: what
@@ -312,7 +313,8 @@ const createPendingWrites = (
   let unsavedDrops = 0; // dropped while the disk cannot be written
 
   const fits = (total: number) => store.state.bytes + admittedBytes + total <= maxDiskUsageBytes;
-  const isNext = (total: number) => waiting.length === 0 && fits(total);
+  /** Checkpoints alone take no room. */
+  const isNext = (total: number) => total === 0 || (waiting.length === 0 && fits(total));
 
   const schedule = () => {
     if (scheduled) return;
