@@ -1,17 +1,20 @@
 import { flushCompileCache } from "node:module";
 import { setFlagsFromString } from "node:v8";
+import { rfc3339 } from "#kit/clock.ts";
 import { drainOnEscape } from "#kit/contain-failures.ts";
 import { createLineLog } from "#kit/line-log.ts";
 import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import { resumePendingConfig } from "../config/desired-state.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
+import { createMounts, type Mounts } from "../files/mounts.ts";
 import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
 import { superviseCollector } from "../runtime/supervisor.ts";
-import { createFileSource, type FileSourceDependencies } from "../sources/file/file-source.ts";
+import { createFileSource } from "../sources/file/file-source.ts";
+import { createSourceFiles } from "../sources/file/source-files.ts";
 import { createHostMetricsSource } from "../sources/host-metrics/host-metrics-source.ts";
 import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
-import type { Source, SourceSettings } from "../sources/source.ts";
+import type { PositionedSourceDependencies, Source, SourceSettings } from "../sources/source.ts";
 import { SourceStartError } from "../sources/source-set.ts";
 import { readCommit, version } from "../version.ts";
 import {
@@ -45,6 +48,7 @@ With SVC_TRACES_URL it sends traces of its own work there.
       platform: env.platform,
       startedAt: env.clock.now(),
     };
+    const mounts = createMounts(env.clock);
     const log = createLineLog(loaded.config.log, env.stdout, env.clock);
     const tracer = await openTracer(env);
     flushCompileCache();
@@ -52,8 +56,13 @@ With SVC_TRACES_URL it sends traces of its own work there.
     // of the memory under load, and costs a few per cent of the throughput.
     setFlagsFromString("--heap-growing-percent=40");
     try {
+      const hostConditions = () => hungMounts(mounts);
+      const createSource = createSources(mounts);
       const run = () =>
-        superviseCollector({ loaded, env, facts, log, tracer, createSource }, signal);
+        superviseCollector(
+          { loaded, env, facts, log, tracer, createSource, hostConditions },
+          signal,
+        );
       // An error that no handler caught: the collector logged it and stopped.
       if (await drainOnEscape(log, run))
         throw commandFailure("internal", "an error escaped; the log has it");
@@ -75,17 +84,29 @@ const openTracer = async (env: CollectorEnv): Promise<Tracer> => {
   return createCollectorTracer(env);
 };
 
-/** Creates the source of a config entry. */
-const createSource = (config: SourceSettings, dependencies: FileSourceDependencies): Source => {
-  switch (config.type) {
-    case "otlp":
-      return createOtlpSource(config, dependencies);
-    case "file":
-      return createFileSource(config, dependencies);
-    case "host_metrics":
-      return createHostMetricsSource(config, dependencies);
-  }
+/** Creates the function that creates the source of a config entry. */
+const createSources = (mounts: Mounts) => {
+  const files = createSourceFiles(mounts);
+  return (config: SourceSettings, dependencies: PositionedSourceDependencies): Source => {
+    switch (config.type) {
+      case "otlp":
+        return createOtlpSource(config, dependencies);
+      case "file":
+        return createFileSource(config, { ...dependencies, files });
+      case "host_metrics":
+        return createHostMetricsSource(config, dependencies);
+    }
+  };
 };
+
+/** Returns the mounts that do not answer as conditions of this host. */
+const hungMounts = (mounts: Mounts) =>
+  mounts.hung().map(({ mountpoint, sinceMs }) => ({
+    code: "mount_hung",
+    since: rfc3339(sinceMs),
+    reason: "the file system does not answer; its files wait, and nothing else does",
+    path: mountpoint,
+  }));
 
 const runFailures = [
   { kind: QueueLockedError, exit: exitCode.failed, code: "queue_locked" },

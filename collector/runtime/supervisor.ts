@@ -19,8 +19,7 @@ import type { CollectorEnv } from "../env.ts";
 import { isDiskUnwritable } from "../queue/errors.ts";
 import { openQueue, openStandIn, type Queue, type QueueOptions } from "../queue/queue.ts";
 import { traceAppend } from "../queue/trace-append.ts";
-import type { FileSourceDependencies } from "../sources/file/file-source.ts";
-import type { Source, SourceSettings } from "../sources/source.ts";
+import type { PositionedSourceDependencies, Source, SourceSettings } from "../sources/source.ts";
 import { createSourceSet, type SourceSet } from "../sources/source-set.ts";
 import { composeDiagBundle } from "../status/diag-bundle.ts";
 import { type StatusSocket, serveStatus } from "../status/status-socket.ts";
@@ -47,7 +46,9 @@ interface SupervisorOptions {
   facts: ProcessFacts;
   log: Pick<LineLog, "reload"> & Log;
   tracer: Tracer;
-  createSource(config: SourceSettings, dependencies: FileSourceDependencies): Source;
+  createSource(config: SourceSettings, dependencies: PositionedSourceDependencies): Source;
+  /** What of this host hinders the collector, beside its own parts. */
+  hostConditions?(): readonly ReportedCondition[];
 }
 
 /**
@@ -114,8 +115,10 @@ const runWithQueue = async (
   const accounting = { queue, clock: env.clock, credentials: () => state.loaded.credentials, log };
   const kept = keepAccounts(accounting, keeping.signal);
   state.reportChange = () => running?.session.reportChange();
-  const conditions = () =>
-    [queue, ...sources.running()].flatMap((part) => part.condition?.() ?? []);
+  const conditions = () => [
+    ...[queue, ...sources.running()].flatMap((part) => part.condition?.() ?? []),
+    ...(options.hostConditions?.() ?? []),
+  ];
   const compose = () =>
     composeStatus({
       now: env.clock.now(),

@@ -44,3 +44,8 @@ export interface SourceDependencies {
   /** Records what is received; nothing is recorded without it. */
   tracer?: Tracer;
 }
+
+/** The dependencies of a source that stores its positions with its records. */
+export interface PositionedSourceDependencies extends SourceDependencies {
+  checkpoints: Queue["checkpoints"];
+}
