@@ -75,7 +75,16 @@ it("parses the three types of sources, with both OTLP listeners unless one is co
       http: { listen: "127.0.0.1:4318", allowedHosts: [] },
     },
     { type: "otlp", grpc: undefined, http: { listen: "[::1]:1", allowedHosts: [] } },
-    { type: "file", include: ["/v/*.log"], exclude: [], startAt: "end" },
+    {
+      type: "file",
+      include: ["/v/*.log"],
+      exclude: [],
+      startAt: "end",
+      followLinks: false,
+      hidden: false,
+      partialAfterMs: 5_000,
+      maxHeldFiles: 10_000,
+    },
     { type: "host_metrics", intervalSeconds: 60 },
   ]);
 });

@@ -106,6 +106,14 @@ const FileSource = v.strictObject({
   exclude: v.optional(v.pipe(v.array(Path), v.maxLength(256)), []),
   /** where a file begins that it did not know: `end` or `beginning` */
   start_at: v.optional(v.picklist(["beginning", "end"]), "end"),
+  /** whether `**` descends into linked directories */
+  follow_links: v.optional(v.boolean(), false),
+  /** whether `*`, `**` and `?` match names that begin with a dot */
+  hidden: v.optional(v.boolean(), false),
+  /** a last line without its end is stored after this time, with `file.partial` */
+  partial_after_ms: v.optional(integer(100, 3_600_000), 5_000),
+  /** the most files that it has open; the others wait in turn */
+  max_held_files: v.optional(integer(1, 1_000_000), 10_000),
 });
 
 const HostMetricsSource = v.strictObject({
