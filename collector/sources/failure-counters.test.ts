@@ -2,7 +2,9 @@ import { expect, it } from "vitest";
 import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
+import { createMounts } from "../files/mounts.ts";
 import { createFileSource } from "./file/file-source.ts";
+import { createSourceFiles } from "./file/source-files.ts";
 import { createHostMetricsSource } from "./host-metrics/host-metrics-source.ts";
 import { createOtlpSource } from "./otlp/otlp-source.ts";
 
@@ -32,6 +34,8 @@ const ofSenders = [
   "rejected_items",
   "repaired_strings",
 ];
+/** Of files: bytes without content, and files that wait for others to be closed. */
+const ofFiles = ["nul_bytes", "waiting"];
 
 const dependencies = {
   append: async () => Promise.reject(new Error("unused")),
@@ -48,12 +52,15 @@ const files = {
 } as const;
 const sources = [
   createOtlpSource({}, dependencies),
-  createFileSource(files, dependencies),
+  createFileSource(files, {
+    ...dependencies,
+    files: createSourceFiles(createMounts(dependencies.clock)),
+  }),
   createHostMetricsSource({ intervalSeconds: 60 }, dependencies),
 ];
 
 it("W3: each counter of a source or the queue has a condition, or needs none", () => {
-  const known = [...Object.values(failures).flat(), ...ofWork, ...ofSenders];
+  const known = [...Object.values(failures).flat(), ...ofWork, ...ofSenders, ...ofFiles];
   const found = [
     ...sources.flatMap(({ counters }) => Object.keys(counters?.() ?? {})),
     ...Object.keys(reportedNumbers.queue),

@@ -70,7 +70,7 @@ export const allowedUses: AllowedUses = [
   {
     reason: "names a request or a temporary file, and decides nothing",
     uses: {
-      "collector/sources/file/discovery.ts": ["randomUUID"],
+      "collector/sources/file/source-files.ts": ["randomUUID"],
     },
   },
   {

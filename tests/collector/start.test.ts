@@ -3,8 +3,8 @@ import { expect, it } from "vitest";
 import { bundleProgram } from "#scripts/bundle/bundle-programs.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 
-/** The bytes of the bundle that `run` may load: a tenth more than it did when this was written. */
-const runBytesMax = 690_000;
+/** The bytes of the bundle that `run` may load: a few hundredths more than it did when this was written. */
+const runBytesMax = 730_000;
 
 const addLoaded = (outputs: Metafile["outputs"], name: string, loaded: Set<string>) => {
   if (loaded.has(name)) return;

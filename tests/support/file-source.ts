@@ -1,14 +1,19 @@
 import { appendFileSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
+import { createMounts } from "#collector/files/mounts.ts";
 import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
-import { createFileSource, type FileSourceConfig } from "#collector/sources/file/file-source.ts";
+import type { FileSourceConfig } from "#collector/sources/file/discovery.ts";
+import { createFileSource } from "#collector/sources/file/file-source.ts";
+import { createSourceFiles } from "#collector/sources/file/source-files.ts";
 import type { Source } from "#collector/sources/source.ts";
 import { systemClock } from "#kit/clock.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { eventually } from "./eventually.ts";
 import { newFolder } from "./new-folder.ts";
 import { openTestQueue, readAll } from "./queue.ts";
+
+const sourceFiles = createSourceFiles(createMounts(systemClock));
 
 /** Creates a temporary directory with `logs`, and a `file` source over it that appends to a real queue. */
 export const createTestFiles = () => {
@@ -30,12 +35,13 @@ export const createTestFiles = () => {
     queue = openTestQueue(join(dir, "queue"), options);
     append = queue.append;
   };
-  const start = async (config: Partial<FileSourceConfig> = {}) => {
+  const start = async (config: Partial<FileSourceConfig> = {}, from = sourceFiles) => {
     source = createFileSource(
       {
         include: [join(dir, "logs/*.log")],
         exclude: [],
         startAt: "beginning",
+        partialAfterMs: 3_600_000,
         rules: { neverRead: [] },
         ...config,
       },
@@ -43,6 +49,7 @@ export const createTestFiles = () => {
         append: (...call) => append(...call),
         refused: (...call) => queue.accounts.refused(...call),
         checkpoints: queue.checkpoints,
+        files: from,
         clock,
         log: logged,
       },

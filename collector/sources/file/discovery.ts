@@ -1,357 +1,322 @@
 /*
- * Finds and opens the files of a `file` source, also under the names that rotation gave them, copied or compressed. Recognises a file by its
- * inode, and otherwise by its first bytes.
- *
- * Others control patterns and links: those who publish configs, and those who may write to a log directory. Invariants:
- * - The decision to read is about the file behind the opened descriptor, not about a name that may lead elsewhere a moment later.
- * - No file under the collector's own directories is read, by whatever name.
- * - A symbolic link is followed only if root owns it, or the owner of its target: nobody can have the collector read for them what they cannot
- *   read themselves.
+ * Finds the files of a `file` source, follows them, and accounts for what is lost. Never waits for room in the queue. Invariants:
+ * - A file is followed from the moment at which it is found, by its descriptor, whatever happens to its name and however full the queue is.
+ * - Where its reading begins is stored before anything of it.
+ * - A position whose content is nowhere is a gap: of the bytes that the file was known to have, or of an unknown number. The gap is stored in
+ *   one transaction with the end of the position.
  */
-import { randomUUID } from "node:crypto";
-import type { EventEmitter } from "node:events";
-import { constants as fileConstants, type Stats } from "node:fs";
-import {
-  type FileHandle,
-  glob,
-  lstat,
-  open,
-  opendir,
-  readdir,
-  readlink,
-  realpath,
-  rm,
-  stat,
-} from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { basename, dirname, extname, join, matchesGlob, resolve } from "node:path";
-import { pipeline } from "node:stream/promises";
-import { constants, createGunzip, gunzipSync } from "node:zlib";
-import { isDiskUnwritable } from "#collector/queue/errors.ts";
-import { errorCode } from "#kit/describe-error.ts";
-import type { FileRules } from "../source.ts";
-import { readAt } from "./lines.ts";
-import { continues, fileKey, isHeadOf, type Position } from "./position.ts";
+import { basename, join, matchesGlob } from "node:path";
+import { HungMountError } from "#collector/files/mounts.ts";
+import type { Checkpoint } from "#collector/queue/record.ts";
+import { minuteMs } from "#kit/clock.ts";
+import type { FileRules, PositionedSourceDependencies } from "../source.ts";
+import { type Candidate, createFileOpener } from "./file-opener.ts";
+import { createHeldCopies } from "./held-copies.ts";
+import { findUnusedLedgers, type Ledgers, ledgerKey } from "./ledger.ts";
+import { createLosses } from "./losses.ts";
+import { createNeighbours } from "./neighbours.ts";
+import { createPatternFiles, type FollowedName } from "./pattern-files.ts";
+import { cutKey, directoryOf, type Placed, type Placement, placeCandidates } from "./placement.ts";
+import { type Position, parsePosition, savePosition } from "./position.ts";
+import type { FileStat, SourceFiles } from "./source-files.ts";
+import { fileCheckpoints, type Tail } from "./tail.ts";
+import { createDirectories, type Directories, type FilePatterns, matches } from "./walk.ts";
 
-/** Selects the files of a source. */
-export interface FilePatterns {
-  readonly include: readonly string[];
-  readonly exclude: readonly string[];
+/** The config of a `file` source (docs/collector-config.md). */
+export interface FileSourceConfig extends FilePatterns {
+  /** `file` unless given. */
+  readonly name?: string;
+  /** Where to start in files that exist at the first discovery; later ones are read from their start. */
+  readonly startAt: "beginning" | "end";
+  /** Which of these files it may read. */
+  readonly rules: FileRules;
+  /** The most files that are open at once; the others wait in turn. */
+  readonly maxHeldFiles?: number;
+  /** A last line without its end is stored after so many milliseconds. */
+  readonly partialAfterMs?: number;
 }
 
-/** An open regular file. */
-export interface OpenFile {
-  readonly path: string;
-  /** Without symbolic links. */
-  readonly realPath: string;
-  readonly file: FileHandle;
-  readonly stat: Stats;
+/** What discovery works with. */
+export interface DiscoveryDependencies
+  extends Pick<PositionedSourceDependencies, "append" | "checkpoints" | "clock" | "log"> {
+  files: SourceFiles;
+  ledgers: Ledgers;
+  /** The followed files, by their keys. */
+  tails: ReadonlyMap<string, Tail>;
+  follow(placed: Placed): void;
+  /** Whether another file may be opened beside so many that are not followed yet. */
+  hasRoom(opened: number): boolean;
+  /** Whether a file was closed at its end to make room, and has not changed since. */
+  isParked(stat: FileStat): boolean;
+  signal: AbortSignal;
 }
 
-/** When a file was created and modified. */
-export interface Aged {
-  readonly mtimeMs: number;
-  readonly birthtimeMs: number;
-  readonly isPacked: boolean;
-}
+/** How often what names that are gone have left is forgotten. */
+const pruneMs = 10 * minuteMs;
 
-/** Reports whether the patterns select a path. */
-export const matches = ({ include, exclude }: FilePatterns, path: string): boolean =>
-  include.some((pattern) => matchesGlob(path, pattern)) &&
-  !exclude.some((pattern) => matchesGlob(path, pattern));
+/** Keys of checkpoints that are no positions. */
+const isPositionKey = (key: string): boolean => !/^(?:pattern|read):/.test(key);
 
-/** Finds the paths of one include pattern, sorted. */
-export const findPaths = async (pattern: string, { exclude }: FilePatterns): Promise<string[]> => {
-  const paths: string[] = [];
-  for await (const path of glob(pattern))
-    if (!exclude.some((other) => matchesGlob(path, other))) paths.push(path);
-  return paths.sort();
-};
+/** Creates the discovery of a source. */
+export const createDiscovery = (config: FileSourceConfig, dependencies: DiscoveryDependencies) => {
+  const { append, clock, log, checkpoints, ledgers, tails, files, signal } = dependencies;
+  const { name: source = "file", startAt, rules } = config;
+  const isOurs = createPathCheck(config);
+  /** Decided and not stored yet. */
+  const pending: Checkpoint[] = [];
+  const cuts = createCuts(dependencies);
+  /** Directories to look into again, though nothing in them has changed. */
+  let again: ReadonlySet<string> = new Set();
+  /** Whether stored positions may be left that nothing follows. */
+  let hasUnfinished = true;
+  /** Those that the last pass has not found, and whether nobody had looked for a while before. */
+  let missed = new Map<string, boolean>();
 
-/** Stats a regular file; null for anything else and for a missing file. Throws other errors. */
-export const statRegularFile = async (path: string): Promise<Stats | null> => {
-  try {
-    const found = await stat(path);
-    return found.isFile() ? found : null;
-  } catch (error) {
-    if (isMissing(error)) return null;
-    throw error;
-  }
-};
+  const findUnfinished = () =>
+    findPositions(checkpoints(fileCheckpoints), (key, { path }) => !tails.has(key) && isOurs(path));
 
-/** Opens the file in `directory` for which `isIt` returns true: a followed file that was renamed. */
-export const findRenamed = async (
-  directory: string,
-  isIt: (stat: Stats) => boolean,
-  rules: FileRules,
-): Promise<OpenFile | null> => {
-  const names = await readdir(directory).catch(() => []);
-  for (const name of names) {
-    const candidate = await stat(join(directory, name)).catch(() => null);
-    if (candidate === null || !isIt(candidate)) continue;
-    const opened = await openContent(join(directory, name), rules);
-    if (opened !== null && isIt(opened.stat)) return opened;
-    await opened?.file.close();
-  }
-  return null;
-};
-
-const isMissing = (error: unknown): boolean =>
-  ["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "");
-
-/** The most bytes that are read of a compressed file; the others are counted as lost. */
-const unpackedBytesMax = 512 * 1024 * 1024;
-
-/** Reports whether rotation may have given `name` to a file that was called `base`: `app.log.1`, `app.log-20260102.gz`, `app-20260102.log`. */
-const isRotatedName = (name: string, base: string): boolean => {
-  if (name === base) return false;
-  if (name.startsWith(base)) return /^[.\-_]/.test(name.slice(base.length));
-  const extension = extname(base);
-  const stem = base.slice(0, base.length - extension.length);
-  return (
-    extension !== "" &&
-    name.startsWith(stem) &&
-    /^[.\-_]/.test(name.slice(stem.length)) &&
-    name.includes(extension, stem.length)
-  );
-};
-
-/** Reports whether a file is newer than `other`, by its modification, and by its creation unless one of them is compressed. */
-export const isNewer = (file: Aged, other: Aged): boolean =>
-  file.mtimeMs >= other.mtimeMs &&
-  (file.isPacked || other.isPacked || file.birthtimeMs >= other.birthtimeMs);
-
-/**
- * Opens the files with names that rotation gives to that of `position`, if `isWanted` returns true for them, and compressed ones only if they
- * start like `startsLike`. The caller closes each.
- */
-export const openRotated = async function* (
-  position: Position,
-  isWanted: (key: string, age: Aged) => boolean,
-  rules: FileRules,
-  startsLike?: Position,
-): AsyncGenerator<OpenFile & { age: Aged }> {
-  const path = await rotatedPath(position);
-  for (const name of (await readdir(dirname(path)).catch(() => [])).sort()) {
-    if (!isRotatedName(name, basename(path))) continue;
-    const candidate = join(dirname(path), name);
-    const found = await stat(candidate).catch(() => null);
-    if (found === null || !found.isFile()) continue;
-    const age = {
-      mtimeMs: found.mtimeMs,
-      birthtimeMs: found.birthtimeMs,
-      isPacked: isPacked(name),
-    };
-    if (!isWanted(fileKey(found), age)) continue;
-    const opened = await openContent(candidate, rules, startsLike);
-    if (opened !== null) yield { ...opened, age };
-  }
-};
-
-/**
- * Opens a file, or the content of a compressed one. Returns null if it is missing, forbidden, not gzip as its name says, or compressed and does
- * not start like `startsLike`. Throws if the disk has no room for its content.
- */
-const openContent = async (
-  path: string,
-  rules: FileRules,
-  startsLike?: Position,
-): Promise<OpenFile | null> => {
-  const opened = await openAllowedFile(path, rules).catch((error: unknown) => {
-    if (error instanceof ForbiddenFileError) return null;
-    throw error;
-  });
-  if (opened === null || !isPacked(path)) return opened;
-  try {
-    if (startsLike === undefined || (await hasPackedHead(opened.file, startsLike))) {
-      const file = await unpack(opened.file);
-      // Keep the compressed file open as long as its content: otherwise a new file could get its inode, and be mistaken for it.
-      (file as FileHandle & EventEmitter).once("close", () => void opened.file.close());
-      return {
-        ...opened,
-        file,
-        stat: Object.assign(opened.stat, { size: (await file.stat()).size }),
-      };
-    }
-  } catch (error) {
-    if (isDiskUnwritable(error)) {
-      await opened.file.close();
-      throw error;
-    }
-    // It is not gzip.
-  }
-  await opened.file.close();
-  return null;
-};
-
-const isPacked = (name: string): boolean => name.endsWith(".gz");
-
-/** Reports whether the content of a compressed file starts like a position's, without decompressing it all. */
-const hasPackedHead = async (packed: FileHandle, position: Position): Promise<boolean> => {
-  const start = await readAt(packed, 0, Buffer.allocUnsafe(8192));
-  return isHeadOf(gunzipSync(start, { finishFlush: constants.Z_SYNC_FLUSH }), position);
-};
-
-/** Decompresses a file into an unlinked temporary file. Throws if it is not gzip, or too large. */
-const unpack = async (packed: FileHandle): Promise<FileHandle> => {
-  const path = join(tmpdir(), `svc-collector-${randomUUID()}`);
-  const { O_RDWR, O_CREAT, O_EXCL, O_NOFOLLOW } = fileConstants;
-  const file = await open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
-  try {
-    await rm(path);
-    let bytes = 0;
-    const source = packed.createReadStream({ autoClose: false, start: 0 });
-    await pipeline(source, createGunzip(), async (chunks: AsyncIterable<Buffer>) => {
-      for await (const chunk of chunks) {
-        bytes += chunk.length;
-        if (bytes > unpackedBytesMax) throw new RangeError("a compressed file is too large");
-        // Unlike `write`, fails if the disk has room for only a part.
-        await file.appendFile(chunk);
-      }
-    });
-    return file;
-  } catch (error) {
-    await file.close();
-    throw error;
-  }
-};
-
-/** Returns the open file other than those in `known` that continues `position`; null if there is none. */
-export const findContinuation = async (
-  position: Position,
-  known: (key: string) => boolean,
-  rules: FileRules,
-): Promise<(OpenFile & { age: Aged }) | null> => {
-  if (position.head.bytes === 0) return null;
-  for await (const opened of openRotated(position, (key) => !known(key), rules, position)) {
-    if (await continues(opened, position)) return opened;
-    await opened.file.close();
-  }
-  return null;
-};
-
-/** Returns the path next to which rotation moves a file: the target of a symbolic link. */
-const rotatedPath = async ({ path, directory = dirname(path) }: Position): Promise<string> => {
-  const real = await realpath(path).catch(() => path);
-  return dirname(real) === directory ? real : join(directory, basename(path));
-};
-
-/** A file may not be read. The message says why. */
-export class ForbiddenFileError extends Error {
-  override readonly name = "ForbiddenFileError";
-}
-
-/** Reports whether a link of `linkOwner` to a file of `fileOwner` may be followed. */
-export const isTrustedLink = (linkOwner: number, fileOwner: number): boolean =>
-  linkOwner === 0 || linkOwner === fileOwner;
-
-/**
- * Opens a regular file for reading. Returns null for anything else, for a missing file, and for one that was moved meanwhile. Throws
- * `ForbiddenFileError` if the rules forbid it.
- */
-export const openAllowedFile = async (path: string, rules: FileRules): Promise<OpenFile | null> => {
-  try {
-    const { path: realPath, linkOwners } = await resolveLinks(path);
-    if (!(await lstat(realPath)).isFile()) return null;
-    // Non-blocking, in case a pipe replaced the file since.
-    const file = await open(
-      realPath,
-      fileConstants.O_RDONLY | fileConstants.O_NONBLOCK | fileConstants.O_NOFOLLOW,
-    );
-    try {
-      const stat = await file.stat();
-      // If the path differs, a link has replaced a directory of it, or the file was renamed.
-      if (stat.isFile() && (await openedPath(file.fd, realPath)) === realPath) {
-        await checkRules(realPath, stat, linkOwners, rules);
-        return { path, realPath, file, stat };
-      }
-      await file.close();
-      return null;
-    } catch (error) {
-      await file.close();
-      throw error;
-    }
-  } catch (error) {
-    if (["ENOENT", "ENOTDIR", "ELOOP"].includes(errorCode(error) ?? "")) return null;
-    throw error;
-  }
-};
-
-const linksMax = 40;
-
-/** Resolves every symbolic link in `path`, one by one. Returns the real path, and the owners of the links. */
-const resolveLinks = async (path: string): Promise<{ path: string; linkOwners: number[] }> => {
-  const linkOwners: number[] = [];
-  const remaining = resolve(path).split("/").reverse();
-  let resolved = "/";
-  for (let name = remaining.pop(); name !== undefined; name = remaining.pop()) {
-    if (name === "" || name === ".") continue;
-    const next = name === ".." ? dirname(resolved) : join(resolved, name);
-    const found = await lstat(next);
-    if (!found.isSymbolicLink()) {
-      resolved = next;
-      continue;
-    }
-    linkOwners.push(found.uid);
-    if (linkOwners.length > linksMax)
-      throw new ForbiddenFileError("it is behind too many symbolic links");
-    const target = await readlink(next);
-    if (target.startsWith("/")) resolved = "/";
-    remaining.push(...target.split("/").reverse());
-  }
-  return { path: resolved, linkOwners };
-};
-
-/** Returns the path of an open file; without `/proc`, the real path of `path`. */
-const openedPath = (descriptor: number, path: string): Promise<string> =>
-  readlink(`/proc/self/fd/${descriptor}`).catch(() => realpath(path));
-
-const checkRules = async (
-  path: string,
-  stat: Stats,
-  linkOwners: readonly number[],
-  { neverRead, roots }: FileRules,
-): Promise<void> => {
-  if (!linkOwners.every((owner) => isTrustedLink(owner, stat.uid)))
-    throw new ForbiddenFileError(
-      "a symbolic link to it belongs neither to root nor to the file's owner",
-    );
-  const own = await realPaths(neverRead);
-  if (own.some((entry) => isWithin(path, entry)) || (stat.nlink > 1 && (await hasEntry(own, stat))))
-    throw new ForbiddenFileError(
-      "it belongs to the collector: its identity, its config or its queue",
-    );
-  if (roots !== undefined && !(await realPaths(roots)).some((root) => isWithin(path, root)))
-    throw new ForbiddenFileError("it is outside management.file_roots");
-};
-
-/** Returns the real paths of those that exist. */
-const realPaths = async (paths: readonly string[]): Promise<string[]> => {
-  const found = await Promise.all(paths.map((path) => realpath(path).catch(() => null)));
-  return found.filter((path) => path !== null);
-};
-
-const isWithin = (path: string, directory: string): boolean =>
-  path === directory || path.startsWith(directory.endsWith("/") ? directory : `${directory}/`);
-
-/** Limits the search for hard links; the collector's own directories have some dozen entries. */
-const entriesMax = 10_000;
-
-/** Reports whether the file is one of `entries` or in a directory among them, by its inode: a hard link has another name. */
-const hasEntry = async (entries: readonly string[], { dev, ino }: Stats): Promise<boolean> => {
-  let searched = 0;
-  const isIt = async (path: string): Promise<boolean> => {
-    const found = await lstat(path).catch(() => undefined);
-    return found !== undefined && found.dev === dev && found.ino === ino;
+  const copies = createHeldCopies(clock);
+  const directories = createDirectories(files, clock);
+  const opener = createFileOpener({ source, rules }, { files, log }, dependencies.hasRoom);
+  const shared = {
+    ...dependencies,
+    directories,
+    opener,
+    isFollowed: (key: string) => tails.has(key) || copies.has(key),
   };
-  for (const entry of entries) {
-    if (await isIt(entry)) return true;
-    if (!(await lstat(entry)).isDirectory()) continue;
-    for await (const child of await opendir(entry, { recursive: true })) {
-      // A directory of this size is not only the collector's: then forbid every file with several names.
-      if (++searched > entriesMax) return true;
-      if (child.isFile() && (await isIt(join(child.parentPath, child.name)))) return true;
+  const patternFiles = createPatternFiles(config, {
+    ...shared,
+    knownPaths: () => [
+      ...tails.values().map(({ path }) => path),
+      ...findUnfinished()
+        .values()
+        .map(({ path }) => path),
+    ],
+  });
+  const neighbours = createNeighbours(shared);
+  const isFound = ({ path, key }: Tail) => patternFiles.isFound(path, key);
+  const losses = createLosses({ ...shared, source, isFound, wasBlind: neighbours.wasBlind });
+
+  /**
+   * Gives up the positions that two passes have not found, except where they may still turn up, which it leaves in `unfinished`: names may have
+   * moved on while one pass looked at them.
+   */
+  const giveUpAll = async (unfinished: Map<string, Position>, { incomplete }: Placement) => {
+    const before = missed;
+    missed = new Map();
+    for (const [key, position] of unfinished) {
+      const { path } = position;
+      const directory = directoryOf(position);
+      const mayHaveGrown = before.get(key) || neighbours.wasBlind(directory);
+      missed.set(key, mayHaveGrown);
+      const isSettled =
+        before.has(key) &&
+        !incomplete.has(directory) &&
+        patternFiles.isWalked(path) &&
+        !patternFiles.isFound(path, key) &&
+        (await neighbours.isComplete(directory));
+      if (!isSettled) continue;
+      await losses.giveUp(key, position, mayHaveGrown);
+      unfinished.delete(key);
     }
-  }
-  return false;
+  };
+
+  /** Opens all files that are to be decided on. */
+  const findCandidates = async (
+    newPatterns: ReadonlySet<string>,
+    unfinished: ReadonlyMap<string, Position>,
+  ): Promise<Candidate[]> => {
+    const found = await patternFiles.lookAll(newPatterns);
+    const unfinishedIn = new Set([...unfinished.values()].map(directoryOf));
+    const names = [
+      ...patternFiles.rotatedAwayNames(newPatterns),
+      ...tails.values().map(({ path, file }) => ({ path, realPath: file.realPath })),
+      ...found.map(({ base, file }) => ({ path: base, realPath: file.realPath })),
+      ...unfinished.values().map(nameOf),
+    ];
+    try {
+      const beside = await neighbours.lookBeside(names, {
+        mustLook: (directory) => unfinishedIn.has(directory) || again.has(directory),
+        isOfNewPattern: (path) =>
+          newPatterns.values().some((pattern) => matchesGlob(path, pattern)),
+      });
+      return [...found, ...beside, ...copies.release()];
+    } catch (error) {
+      for (const { file } of found) await file.close();
+      throw error;
+    }
+  };
+
+  const storePending = async () => {
+    pending.push(...ledgers.takeChanges());
+    if (pending.length === 0) return;
+    await append([], { checkpoints: [...pending], signal });
+    pending.length = 0;
+  };
+
+  /** Follows what was decided on, and stores where it begins. */
+  const begin = async (placement: Placement, newPatterns: ReadonlySet<string>) => {
+    copies.hold(placement.held);
+    pending.push(...placement.checkpoints);
+    for (const placed of placement.placed) {
+      const { position, file, kind } = placed;
+      dependencies.follow(placed);
+      const { path, offset } = position;
+      log.info({ source, path, file: file.realPath, kind, offset }, "following a file");
+    }
+    // In one transaction with the marker: after a crash in between, "end" would mean a later end.
+    for (const pattern of newPatterns)
+      pending.push({ source: fileCheckpoints, key: `pattern:${pattern}`, value: "" });
+    await storePending();
+  };
+
+  const prune = createPruning(dependencies, {
+    isInUse: (path) => !isOurs(path) || tails.values().some((tail) => tail.path === path),
+    directories,
+  });
+
+  /** Whether a pass has nothing to decide on, as long as nothing has changed. */
+  const isSettled = () =>
+    cuts.isEmpty() &&
+    again.size === 0 &&
+    !hasUnfinished &&
+    pending.length === 0 &&
+    opener.waiting() === 0 &&
+    !neighbours.hasUnopened();
+
+  /** Looks for files, decides what they are, and follows them. */
+  const run = async () => {
+    const cut = cuts.paths();
+    const wasSettled = isSettled();
+    directories.beginPass();
+    const hasChanged = await patternFiles.beginPass();
+    neighbours.beginPass(patternFiles.listed());
+    const mayCopiesDiffer = await copies.mayDiffer();
+    if (wasSettled && !hasChanged && !mayCopiesDiffer) return;
+    opener.beginPass();
+    const known = checkpoints(fileCheckpoints);
+    const newPatterns = new Set(
+      patternFiles.walkedPatterns().filter((pattern) => !known.has(`pattern:${pattern}`)),
+    );
+    const unfinished = findUnfinished();
+    const placement = await placeCandidates(await findCandidates(newPatterns, unfinished), {
+      files,
+      ledgers,
+      startAt,
+      unfinished,
+      tailsOf: (path) => tails.values().filter((tail) => tail.path === path),
+      cutsOf: cuts.of,
+      isFollowed: (key) => tails.has(key),
+    });
+    await begin(placement, newPatterns);
+    await losses.countMissing(placement);
+    await giveUpAll(unfinished, placement);
+    await losses.countUnseen(placement);
+    again = placement.incomplete;
+    hasUnfinished = unfinished.size > 0;
+    const stillCut = new Set(unfinished.values().map(({ path }) => path));
+    cuts.settle(cut.filter((path) => !stillCut.has(path)));
+    await prune();
+  };
+
+  return {
+    run,
+    storePending,
+    /** Whether something of this file may be stored: where it begins is, and what its path had before is followed. */
+    mayRead: ({ path }: Tail) => pending.length === 0 && cuts.of(path).length === 0,
+    isFound,
+    truncated: cuts.add,
+    close: copies.close,
+    counters: () => ({ ...losses.counts(), waiting: opener.waiting() }),
+  };
 };
+
+/** Keeps what truncated files had, by their paths, until a pass has looked for it: what they have now is read afterwards. */
+const createCuts = ({ append, signal }: Pick<DiscoveryDependencies, "append" | "signal">) => {
+  const cuts = new Map<string, readonly Position[]>();
+  const cutsOf = (path: string) => cuts.get(path) ?? [];
+  return {
+    of: cutsOf,
+    isEmpty: () => cuts.size === 0,
+    paths: () => [...cuts.keys()],
+    settle: (paths: readonly string[]) => {
+      for (const path of paths) cuts.delete(path);
+    },
+    /** Stores what a truncated file had, so that the next pass looks for its copy, and where it goes on. */
+    add: async (key: string, before: Position, after: Position) => {
+      await append([], {
+        checkpoints: [
+          { source: fileCheckpoints, key, value: savePosition(after) },
+          { source: fileCheckpoints, key: cutKey(key, before), value: savePosition(before) },
+        ],
+        signal,
+      });
+      cuts.set(before.path, [...cutsOf(before.path), before]);
+    },
+  };
+};
+
+/** Creates a function that forgets the ledgers of names that are gone, from time to time. */
+const createPruning = (
+  {
+    append,
+    checkpoints,
+    clock,
+    ledgers,
+    signal,
+  }: Pick<DiscoveryDependencies, "append" | "checkpoints" | "clock" | "ledgers" | "signal">,
+  { isInUse, directories }: { isInUse(path: string): boolean; directories: Directories },
+) => {
+  let prunedAt = clock.monotonic();
+  return async () => {
+    if (clock.monotonic() - prunedAt < pruneMs) return;
+    prunedAt = clock.monotonic();
+    const ended = await findUnusedLedgers(
+      checkpoints(fileCheckpoints),
+      isInUse,
+      async (directory) => (await directories.list(directory)).map(({ name }) => name),
+    );
+    for (const path of ended) ledgers.forget(path);
+    if (ended.length > 0)
+      await append([], {
+        checkpoints: ended.map((path) => ({
+          source: fileCheckpoints,
+          key: ledgerKey(path),
+          value: null,
+        })),
+        signal,
+      });
+  };
+};
+
+/** Returns the positions among the checkpoints that `isWanted` selects, by their keys. */
+const findPositions = (
+  checkpoints: ReadonlyMap<string, string>,
+  isWanted: (key: string, position: Position) => boolean,
+): Map<string, Position> => {
+  const found = new Map<string, Position>();
+  for (const [key, value] of checkpoints) {
+    const position = isPositionKey(key) ? parsePosition(value) : null;
+    if (position !== null && isWanted(key, position)) found.set(key, position);
+  }
+  return found;
+};
+
+/** Returns where the file of a position was. */
+const nameOf = (position: Position): FollowedName => ({
+  path: position.path,
+  realPath: join(directoryOf(position), basename(position.path)),
+});
+
+/** Creates the check that patterns select a path, which remembers its answers. */
+const createPathCheck = (config: FilePatterns) => {
+  const known = new Map<string, boolean>();
+  return (path: string): boolean => {
+    const isOurs = known.get(path) ?? matches(config, path);
+    known.set(path, isOurs);
+    return isOurs;
+  };
+};
+
+/** Whether an error is of a mount that does not answer. */
+export const isHung = (error: unknown): boolean => error instanceof HungMountError;

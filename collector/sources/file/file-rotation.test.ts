@@ -68,8 +68,10 @@ describe("links and directories", () => {
       lines: 2,
       dropped: 0,
       failures: 0,
+      nul_bytes: 0,
       gaps: 0,
       gap_bytes: 0,
+      waiting: 0,
     });
   });
 });
@@ -118,6 +120,7 @@ describe("rotation", () => {
     await eventually(() =>
       expect([...files.queue.checkpoints("file").keys()]).toEqual([
         expect.stringMatching(/^pattern:/),
+        expect.stringMatching(/^read:/),
       ]),
     );
   });

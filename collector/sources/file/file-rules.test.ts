@@ -1,10 +1,13 @@
 import { chownSync, lchownSync, linkSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
+import { createMounts } from "#collector/files/mounts.ts";
+import { systemClock } from "#kit/clock.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import type { FileRules } from "../source.ts";
-import { ForbiddenFileError, isTrustedLink, openAllowedFile } from "./discovery.ts";
+import { createSourceFiles, ForbiddenFileError, isTrustedLink } from "./source-files.ts";
 
+const sourceFiles = createSourceFiles(createMounts(systemClock));
 let dir: string;
 const at = (...names: string[]) => join(dir, ...names);
 
@@ -18,10 +21,10 @@ beforeEach(() => {
 /** Returns the text of the file if the rules allow to read it, or why not. */
 const read = async (path: string, rules: FileRules) => {
   try {
-    await using opened = await openAllowedFile(path, rules).then(
-      (found) => found && { ...found, [Symbol.asyncDispose]: () => found.file.close() },
-    );
-    return opened && (await opened.file.readFile("utf8"));
+    await using opened = await sourceFiles
+      .open(path, rules)
+      .then((found) => found && { ...found, [Symbol.asyncDispose]: () => found.close() });
+    return opened && (await opened.read(Buffer.alloc(100), 0)).toString();
   } catch (error) {
     if (error instanceof ForbiddenFileError) return error.message;
     throw error;

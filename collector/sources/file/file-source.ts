@@ -1,362 +1,234 @@
-import { dirname } from "node:path";
+/*
+ * A `file` source: three loops that never wait for each other. Discovery finds files and holds them; for each mount, one loop reads its files and
+ * one append at a time waits for room in the queue. So a full queue stops no discovery, and a mount that hangs stops neither the files of
+ * other mounts nor the start nor the stop.
+ */
 import { isDiskUnwritable, QueueClosedError } from "#collector/queue/errors.ts";
 import type { Queue } from "#collector/queue/queue.ts";
+import type { Checkpoint } from "#collector/queue/record.ts";
 import { createReportedFault } from "#collector/queue/reported-fault.ts";
-import { minuteMs } from "#kit/clock.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
-import type { FileRules, Source, SourceDependencies } from "../source.ts";
-import {
-  type Aged,
-  type FilePatterns,
-  ForbiddenFileError,
-  findPaths,
-  findRenamed,
-  matches,
-  type OpenFile,
-  openAllowedFile,
-  statRegularFile,
-} from "./discovery.ts";
-import { chunkBytes } from "./lines.ts";
-import {
-  fileKey,
-  hasSameHead,
-  type Position,
-  parsePosition,
-  positionAt,
-  savePosition,
-} from "./position.ts";
-import { createRotation, type FileRotation } from "./rotation.ts";
-import { createTail, type Tail } from "./tail.ts";
-
-/** The config of a `file` source (docs/collector-config.md). */
-export interface FileSourceConfig extends FilePatterns {
-  /** `file` unless given. */
-  readonly name?: string;
-  /** Where to start in files that exist at the first discovery; later ones are read from their start. */
-  readonly startAt: "beginning" | "end";
-  /** Which of these files it may read. */
-  readonly rules: FileRules;
-}
+import type { PositionedSourceDependencies, Source, SourceDependencies } from "../source.ts";
+import { createDirectoryWatch } from "./directory-watch.ts";
+import { createDiscovery, type FileSourceConfig, isHung } from "./discovery.ts";
+import { createLedgers, generationAt } from "./ledger.ts";
+import type { Placed } from "./placement.ts";
+import { fileKey } from "./position.ts";
+import { createReaders, type Followed, followedFile, whileRunning } from "./readers.ts";
+import type { FileStat, SourceFiles } from "./source-files.ts";
+import { createTail, fileCheckpoints, type Tail } from "./tail.ts";
 
 /** The dependencies of a `file` source. */
-export interface FileSourceDependencies extends SourceDependencies {
-  checkpoints: Queue["checkpoints"];
+interface FileSourceDependencies extends PositionedSourceDependencies {
+  files: SourceFiles;
 }
 
-/** The poll interval: short after a read, longer while nothing changes, so that an idle host stays idle. */
-const pollMs = { least: 100, most: 1_000 };
 const discoveryMs = 1_000;
-const retryMs = 1_000;
-/** How long a rotated file, which no pattern matches any more, stays open for a writer that still uses it. */
-const rotatedIdleMs = 5 * minuteMs;
-
-/** All `file` sources share their checkpoints, so that a file that moves from one source to another is not read twice. */
-const checkpointSource = "file";
+/** How often the sizes of files are saved while nothing of them can be stored. */
+const lookMs = 10_000;
 
 /**
- * Follows the files that the patterns match, line by line, without losing or repeating one: across rotation by rename and by
- * copy and truncate, across restarts, and while the queue is full, when reading pauses. Polls: file events are neither reliable nor
- * available on every file system.
+ * Follows the files that the patterns match, line by line, without losing or repeating one: across rotation by rename and by copy and truncate,
+ * across restarts, and while the queue is full. Polls: file events are neither reliable nor available on every file system, and only make idle
+ * files cheap.
  */
 export const createFileSource = (
   config: FileSourceConfig,
   dependencies: FileSourceDependencies,
 ): Source => {
-  const { append, clock, log, tracer = untraced } = dependencies;
+  const { clock, log } = dependencies;
   const { name = "file" } = config;
-  const checkpoints = () => dependencies.checkpoints(checkpointSource);
-  // One buffer for all files, since they are read one after the other.
-  const own = { name, checkpointSource, buffer: Buffer.allocUnsafeSlow(chunkBytes) };
+  const followed = new Map<string, Followed>();
   const tails = new Map<string, Tail>();
-  const ages = new Map<string, () => Promise<Aged>>();
+  const ledgers = createLedgers(() => dependencies.checkpoints(fileCheckpoints));
+  const parked = new Map<string, Pick<FileStat, "size" | "mtimeMs">>();
   const stopping = new AbortController();
   const { signal } = stopping;
-  let running: Promise<void> = Promise.resolve();
-  let pauseMs = pollMs.least;
-  const counts = { lines: 0, dropped: 0, failures: 0 };
-  const counted: Queue["append"] = async (records, options) => {
-    const count = "count" in records ? records.count : records.length;
-    const outcome = await tracer.serve(
-      { name: "read lines", kind: "internal", facts: { "svc.source": name, "svc.records": count } },
-      undefined,
-      () => append(records, options),
+  const counts = { lines: 0, dropped: 0, failures: 0, nul_bytes: 0 };
+  const fault = createReportedFault("source_failed", clock, `${name}: `);
+  const storing = createStoring(name, dependencies, counts);
+  const watch = createDirectoryWatch(clock, (directory) => {
+    for (const file of followed.values()) if (file.directory === directory) file.dueAt = 0;
+  });
+  let running: Promise<unknown> = Promise.resolve();
+
+  const follow = ({ key, file, position, kind }: Placed) => {
+    const tail = createTail(
+      { source: name, key, file, partialAfterMs: config.partialAfterMs ?? partialAfterMs },
+      position,
+      { append: storing.append, clock, log },
+      {
+        truncated: discovery.truncated,
+        skipped: (path, nulBytes) => {
+          counts.nul_bytes += nulBytes;
+          log.warn({ source: name, path, nul_bytes: nulBytes }, "skipped a hole of NULs");
+        },
+      },
     );
-    counts[outcome === "stored" ? "lines" : "dropped"] += count;
-    return outcome;
+    parked.delete(key);
+    tails.set(key, tail);
+    followed.set(key, followedFile(tail, kind));
+    readers.begin(file.mount.mountpoint);
   };
 
-  const open = ({ file, stat }: OpenFile, position: Position): Tail =>
-    createTail(own, file, stat, position, { append: counted, clock, log }, rotation);
-
-  const follow = async (opened: OpenFile, position: Position) => {
-    const tail = open(opened, position);
-    tails.set(tail.key, tail);
-    const { path, file, stat } = opened;
-    // The content of a compressed file has no age of its own.
-    if (path.endsWith(".gz"))
-      ages.set(tail.key, async () => ({ ...timesOf(stat), isPacked: true }));
-    else ages.set(tail.key, async () => ({ ...timesOf(await file.stat()), isPacked: false }));
-    log.info({ source: name, path: position.path, offset: position.offset }, "following a file");
-  };
-
-  const rotation = createRotation(
-    { name, rules: config.rules },
-    { append: counted, checkpoints: dependencies.checkpoints, log },
-    {
-      tails,
-      ages,
-      isKnown: (key) => tails.has(key) || checkpoints().has(key),
-      follow,
-      createTail: open,
-    },
-  );
-
-  const discovery = createDiscovery(config, dependencies, {
-    name,
+  const discovery = createDiscovery(config, {
+    ...dependencies,
     tails,
-    checkpoints,
+    ledgers,
     follow,
-    rotation,
+    hasRoom: (opened) =>
+      tails.size + opened < (config.maxHeldFiles ?? openFilesMax) && dependencies.files.hasRoom(),
+    isParked: (stat) => {
+      const at = parked.get(fileKey(stat));
+      return at?.size === stat.size && at.mtimeMs === stat.mtimeMs;
+    },
     signal,
   });
 
-  const closeRotated = async () => {
-    for (const tail of [...tails.values()]) {
-      if (discovery.isFound(tail.key) || clock.monotonic() - tail.changedAt < rotatedIdleMs)
-        continue;
-      await tail.finish(signal);
-      tails.delete(tail.key);
-      ages.delete(tail.key);
-      await tail.close();
+  const unfollow = async (tail: Tail) => {
+    followed.delete(tail.key);
+    tails.delete(tail.key);
+    await tail.close();
+  };
+
+  /** Closes files that are read to their end, for those that wait. They are opened again when they have changed. */
+  const park = async (count: number) => {
+    const idle = [...followed.values()].filter(
+      ({ tail, isInUse }) => !isInUse && tail.isExhausted && discovery.isFound(tail),
+    );
+    idle.sort((a, b) => a.tail.changedAt - b.tail.changedAt);
+    for (const { tail } of idle.slice(0, count)) {
+      parked.set(tail.key, await tail.file.restat());
+      await unfollow(tail);
     }
   };
 
-  const fault = createReportedFault("source_failed", clock, `${name}: `);
+  /** Reads a file to its end, to which nobody writes any more, and puts it into the ledger of its name. */
+  const finish = async (tail: Tail, buffer: Buffer) => {
+    await tail.finish(
+      buffer,
+      () => {
+        const { position, path, key } = tail;
+        const end: Checkpoint = { source: fileCheckpoints, key, value: null };
+        if (position.offset === 0) return [end];
+        const ledger = ledgers.of(path);
+        ledger.add(generationAt(key, position));
+        return [end, ledger.checkpoint()];
+      },
+      signal,
+    );
+    await unfollow(tail);
+  };
 
-  const tick = async () => {
-    let read = false;
-    const failed = new Set<string>();
-    const attempt = async (path: string | undefined, act: () => Promise<unknown>) => {
+  /** Reports a failure, once for all files that fail alike: a full disk would get a line of each. A mount that hangs reports itself. */
+  const report = (error: unknown, path: string | undefined, reported: Set<string>) => {
+    if (error instanceof QueueClosedError) throw error;
+    if (isHung(error)) return;
+    counts.failures += 1;
+    fault.failed(error, path);
+    if (!reported.has(String(error)))
+      log.error({ err: error, source: name, path }, "a file could not be read or stored; retrying");
+    reported.add(String(error));
+  };
+
+  const readers = createReaders(followed, {
+    ...discovery,
+    clock,
+    signal,
+    watch,
+    finish,
+    report,
+    succeeded: fault.succeeded,
+  });
+
+  const discover = async () => {
+    await whileRunning(signal, async () => {
+      await clock.sleep(discoveryMs, signal);
       try {
-        read = (await act()) === true || read;
+        await discovery.run();
+        const { waiting } = discovery.counters();
+        if (waiting > 0) await park(waiting);
+        if (storing.waitedMs() >= lookMs) await saveSizes();
       } catch (error) {
         signal.throwIfAborted();
-        counts.failures += 1;
-        fault.failed(error, path);
-        // Once for all files that fail alike: a full disk would get a line of each.
-        if (!failed.has(String(error)))
-          log.error(
-            { err: error, source: name, path },
-            "a file could not be read or stored; retrying",
-          );
-        failed.add(String(error));
+        report(error, undefined, new Set());
       }
-    };
-    if (discovery.isDue()) await attempt(undefined, () => discovery.run().then(closeRotated));
-    await attempt(undefined, discovery.storeBegun);
-    // One batch of each file in turn, so that neither a busy nor a failing file starves the others. None before its start is stored.
-    if (!discovery.hasUnstored())
-      for (const tail of [...tails.values()]) await attempt(tail.path, () => tail.step(signal));
-    pauseMs = read ? pollMs.least : Math.min(pauseMs * 2, pollMs.most);
-    if (failed.size === 0) fault.succeeded();
-    if (failed.size > 0) await clock.sleep(retryMs, signal);
-    else if (!read) await clock.sleep(pauseMs, signal);
+    });
   };
 
-  const run = async () => {
-    while (!signal.aborted) {
-      try {
-        await tick();
-      } catch (error) {
-        if (signal.aborted || error instanceof QueueClosedError) return;
-        log.error({ err: error, source: name }, "reading files failed; retrying");
-        await clock.sleep(retryMs, signal).catch(() => undefined);
-      }
+  /** Saves how large the files are, so that it is known what is lost if they are gone before they are read. */
+  const saveSizes = async () => {
+    const checkpoints: Checkpoint[] = [];
+    for (const { tail, isInUse } of followed.values()) {
+      if (isInUse || !(await tail.look().catch(() => false))) continue;
+      checkpoints.push(tail.checkpoint());
     }
+    if (checkpoints.length > 0) await dependencies.append([], { checkpoints });
   };
 
   return {
     name,
     start: async () => {
       await discovery.run().catch((error: unknown) => {
-        // A full disk is no fault of the config: it is tried again, as later.
-        if (!isDiskUnwritable(error)) throw error;
-        log.error(
-          { err: error, source: name },
-          "positions or compressed files cannot be stored; retrying",
-        );
+        // Neither a full disk nor a mount that hangs is a fault of the config: it is tried again, as later.
+        if (!isDiskUnwritable(error) && !isHung(error)) throw error;
+        report(error, undefined, new Set());
       });
-      running = run();
+      running = discover();
     },
     stop: async () => {
       stopping.abort(new Error("the source is stopping"));
-      await running;
-      for (const tail of tails.values()) await tail.close();
+      watch.close();
+      await Promise.all([running, readers.ended()]);
+      await saveSizes().catch((error: unknown) =>
+        log.warn({ err: error, source: name }, "the sizes of files could not be saved"),
+      );
+      await discovery.close();
+      for (const tail of tails.values()) await tail.close().catch(() => undefined);
       tails.clear();
+      followed.clear();
     },
     condition: fault.condition,
-    counters: () => ({ files: tails.size, ...counts, ...rotation.counts() }),
+    counters: () => ({ files: tails.size, ...counts, ...discovery.counters() }),
   };
 };
 
-/** The dependencies with which discovery follows files. */
-interface Following {
-  name: string;
-  tails: ReadonlyMap<string, Tail>;
-  checkpoints(): Map<string, string>;
-  follow(opened: OpenFile, position: Position): Promise<void>;
-  rotation: FileRotation;
-  signal: AbortSignal;
-}
+/** The most files that a source has open, and how long a line may lack its end, unless the config says otherwise. */
+const openFilesMax = 10_000;
+const partialAfterMs = 5_000;
 
-/** Finds the files of the patterns, and follows those that are not followed yet. */
-const createDiscovery = (
-  config: FileSourceConfig,
-  { append, clock, log }: SourceDependencies,
-  { name, tails, checkpoints, follow, rotation, signal }: Following,
+/** Appends lines, counts them, and knows how long an append has waited. */
+const createStoring = (
+  source: string,
+  { append, clock, tracer = untraced }: SourceDependencies,
+  counts: { lines: number; dropped: number },
 ) => {
-  const found = new Set<string>();
-  const unreadable = new Set<string>();
-  let discoveredAt = Number.NEGATIVE_INFINITY;
-  /** Paths whose files are followed and not yet those that had their names before. */
-  const unsettled = new Set<string>();
-  let isResumed = false;
-  /** Where reading of files has begun, and the markers of patterns, until that is stored. */
-  const begun: { source: string; key: string; value: string }[] = [];
-
-  /** Returns where to start in a file that is not followed yet. */
-  const startOf = async (
-    { path, realPath, file, stat }: OpenFile,
-    patternIsNew: boolean,
-  ): Promise<Position> => {
-    const saved = checkpoints().get(fileKey(stat));
-    const position = saved === undefined ? null : parsePosition(saved);
-    if (position !== null && position.offset <= stat.size && (await hasSameHead(file, position)))
-      return position;
-    if (position?.path === path) {
-      // It was copied and truncated meanwhile; or the inode is that of a new file.
-      const restart = await positionAt(file, position, 0);
-      const truncation = {
-        key: fileKey(stat),
-        position,
-        unreadBytes: null,
-        restart,
-        changedMs: stat.mtimeMs,
-      };
-      return await rotation.truncated(truncation, signal);
-    }
-    const directory = dirname(realPath);
-    // Only if the path leads there through a symbolic link.
-    const location = {
-      path,
-      directory: directory === dirname(path) ? undefined : directory,
-      foundMs: stat.mtimeMs,
-    };
-    return await positionAt(
-      file,
-      location,
-      patternIsNew && config.startAt === "end" ? stat.size : 0,
-    );
-  };
-
-  const storeBegun = async () => {
-    if (begun.length > 0) await append([], { checkpoints: [...begun], signal });
-    begun.length = 0;
-  };
-
-  const run = async () => {
-    found.clear();
-    const known = checkpoints();
-    for (const pattern of config.include) {
-      const marker = `pattern:${pattern}`;
-      const patternIsNew = !known.has(marker);
-      for (const path of await findPaths(pattern, config)) {
-        const opened = await openUnlessFollowed(path);
-        if (opened === null) continue;
-        const key = fileKey(opened.stat);
-        const position = await startOf(opened, patternIsNew).catch(async (error: unknown) => {
-          await opened.file.close();
-          throw error;
-        });
-        begun.push({ source: checkpointSource, key, value: savePosition(position) });
-        await follow(opened, position);
-        unsettled.add(position.path);
-      }
-      // In one transaction with the marker: after a crash in between, "end" would mean a later end.
-      if (patternIsNew) begun.push({ source: checkpointSource, key: marker, value: "" });
-      await storeBegun();
-    }
-    discoveredAt = clock.monotonic();
-    if (!isResumed) await resume();
-    isResumed = true;
-    for (const path of unsettled) {
-      await rotation.followBetween(path);
-      unsettled.delete(path);
-    }
-  };
-
-  const openUnlessFollowed = async (path: string): Promise<OpenFile | null> => {
+  const since = new Set<{ at: number }>();
+  const counted: Queue["append"] = async (records, options) => {
+    const count = "count" in records ? records.count : records.length;
+    const waiting = { at: clock.monotonic() };
+    since.add(waiting);
     try {
-      const stat = await statRegularFile(path);
-      // Node replaces other bytes of a name, by which the file cannot be opened: its lines would be missing without a word.
-      if (stat === null && path.includes("\ufffd"))
-        throw new ForbiddenFileError("its name is not UTF-8");
-      if (stat === null) return null;
-      found.add(fileKey(stat));
-      if (tails.has(fileKey(stat))) return null;
-      const opened = await openAllowedFile(path, config.rules);
-      unreadable.delete(path);
-      if (opened === null || !tails.has(fileKey(opened.stat))) return opened;
-      await opened.file.close();
-      return null;
-    } catch (error) {
-      if (unreadable.has(path)) return null;
-      if (error instanceof ForbiddenFileError)
-        log.warn({ source: name, path, reason: error.message }, "a file may not be read");
-      else log.warn({ err: error, source: name, path }, "a file cannot be read");
-      unreadable.add(path);
-      return null;
+      const outcome = await tracer.serve(
+        {
+          name: "read lines",
+          kind: "internal",
+          facts: { "svc.source": source, "svc.records": count },
+        },
+        undefined,
+        () => append(records, options),
+      );
+      counts[outcome === "stored" ? "lines" : "dropped"] += count;
+      return outcome;
+    } finally {
+      since.delete(waiting);
     }
   };
-
-  /** Resumes files that were rotated while the collector was stopped, and deletes the checkpoints of deleted ones. */
-  const resume = async () => {
-    const gone: [string, Position][] = [];
-    for (const [key, value] of checkpoints()) {
-      const position = parsePosition(value);
-      if (position === null || tails.has(key) || !matches(config, position.path)) continue;
-      const isIt = (stat: { dev: number; ino: number }) => fileKey(stat) === key;
-      const opened =
-        (await findRenamed(dirname(position.path), isIt, config.rules)) ??
-        (position.directory === undefined
-          ? null
-          : await findRenamed(position.directory, isIt, config.rules));
-      // A compressed file of which nothing was read may have the inode of another one.
-      const isKnown = position.head.bytes > 0 || opened?.path.endsWith(".gz") === false;
-      if (
-        opened !== null &&
-        isKnown &&
-        position.offset <= opened.stat.size &&
-        (await hasSameHead(opened.file, position))
-      ) {
-        await follow(opened, position);
-        continue;
-      }
-      await opened?.file.close();
-      gone.push([key, position]);
-    }
-    // Another file may have the inode of one that is gone.
-    for (const [key, position] of gone) await rotation.resumeElsewhere(key, position, signal);
-  };
-
   return {
-    run,
-    storeBegun,
-    isDue: () => clock.monotonic() - discoveredAt >= discoveryMs,
-    hasUnstored: () => begun.length > 0,
-    /** Whether a pattern still matches the file. */
-    isFound: (key: string) => found.has(key),
+    append: counted,
+    waitedMs: () => {
+      const oldest = Math.min(...[...since].map(({ at }) => at));
+      return Number.isFinite(oldest) ? clock.monotonic() - oldest : 0;
+    },
   };
 };
-
-const timesOf = ({ mtimeMs, birthtimeMs }: OpenFile["stat"]) => ({ mtimeMs, birthtimeMs });

@@ -1,104 +1,129 @@
 import { createHash } from "node:crypto";
-import type { FileHandle } from "node:fs/promises";
+import { isDeepStrictEqual } from "node:util";
 import * as v from "valibot";
 import { WholeNumber } from "#proto/values.ts";
-import { readAt } from "./lines.ts";
 
-const headBytesMax = 1024;
+/** The most bytes of a fingerprint. */
+export const printBytesMax = 1024;
+
+export const Print = v.object({
+  bytes: v.pipe(WholeNumber(), v.maxValue(printBytesMax)),
+  sha256: v.string(),
+});
 
 const Saved = v.object({
   path: v.string(),
   /** The file's own directory, in which it is renamed, if `path` leads there through a symbolic link. */
   directory: v.optional(v.string()),
-  /** The file's modification time when it was found. */
-  foundMs: v.optional(v.number()),
-  /** Rotated copies last modified by then have been read: they have what the file had before it was truncated. */
-  readThroughMs: v.optional(v.number()),
   /** Everything before this offset is in the queue. */
   offset: WholeNumber(),
-  /** The SHA-256 of the first bytes that were read. */
-  head: v.object({ bytes: v.pipe(WholeNumber(), v.maxValue(headBytesMax)), sha256: v.string() }),
+  /** The file's first bytes, as far as they were seen. */
+  head: Print,
+  /** The bytes before `offset`; absent in positions of older collectors. */
+  mark: v.optional(Print),
+  /** The size that the file was last seen with. */
+  size: v.optional(WholeNumber()),
 });
 const SavedPosition = v.fallback(v.nullable(v.pipe(v.string(), v.parseJson(), Saved)), null);
 
-type Saved = v.InferOutput<typeof Saved>;
-
 /**
- * How far a file was read. A file is identified by device and inode, and by its first bytes: an inode is reused after its file is
- * deleted, and a truncated file may have grown past the old offset before the next check.
+ * How far a file was read. Device and inode are its key in the checkpoints, but do not identify it: an inode is reused after its file is
+ * deleted, a device number changes with a mount, and a truncated file may have grown past the old offset. Its content does: its first bytes,
+ * and those before the offset.
  */
-export type Position = { readonly [Name in keyof Saved]: Saved[Name] };
+export type Position = Readonly<v.InferOutput<typeof Saved>>;
 
-/** Where a file was found. It does not change when the file is renamed. */
-type FileLocation = Omit<Position, "offset" | "head">;
+/** The SHA-256 of some bytes of a file. */
+export type Print = Readonly<v.InferOutput<typeof Print>>;
+
+/** The print of no bytes. */
+export const noPrint: Print = { bytes: 0, sha256: "" };
 
 /** Returns the key of a file's checkpoint. */
 export const fileKey = (stat: { dev: number; ino: number }): string => `${stat.dev}:${stat.ino}`;
 
-const locationOf = ({ path, directory, foundMs, readThroughMs }: FileLocation): FileLocation => ({
-  path,
-  directory,
-  foundMs,
-  readThroughMs,
-});
-
 /** Encodes a position as a checkpoint's value. */
-export const savePosition = ({ offset, head, ...location }: Position): string =>
-  JSON.stringify({ ...locationOf(location), offset, head });
+export const savePosition = (position: Position): string => JSON.stringify(position);
 
 /** Decodes a checkpoint's value; null if it is malformed. */
 export const parsePosition = (value: string): Position | null => v.parse(SavedPosition, value);
 
-/** Creates the position `offset` in an open file. Reuses the head of `before` if it is complete. */
-export const positionAt = async (
-  file: FileHandle,
-  location: FileLocation,
-  offset: number,
-  before?: Position,
-): Promise<Position> => {
-  const isComplete = before !== undefined && before.head.bytes === headBytesMax;
-  const head = isComplete ? before.head : await readHead(file, Math.min(offset, headBytesMax));
-  return { ...locationOf(location), offset, head };
-};
+/** Returns the fingerprint of bytes. */
+export const printOf = (content: Uint8Array): Print =>
+  content.length === 0
+    ? noPrint
+    : {
+        bytes: content.length,
+        sha256: createHash("sha256").update(content).digest("hex"),
+      };
 
-/** Creates the position `offset` in a file whose first bytes, at least up to the offset, are `chunk`. */
-export const positionIn = (
-  chunk: Uint8Array,
-  location: FileLocation,
-  offset: number,
-): Position => ({
-  ...locationOf(location),
-  offset,
-  head: headOf(chunk.subarray(0, Math.min(offset, headBytesMax))),
-});
+/** Reports whether bytes have a fingerprint. */
+export const hasPrint = (content: Uint8Array, print: Print): boolean =>
+  content.length === print.bytes && printOf(content).sha256 === print.sha256;
 
-/** Reports whether the file still starts with the bytes that were read from it. */
-export const hasSameHead = async (file: FileHandle, { head }: Position): Promise<boolean> =>
-  (await readHead(file, head.bytes)).sha256 === head.sha256;
+/** A file of which ranges can be read. */
+export interface ReadableFile {
+  /** Fills `buffer` from `offset` on and returns the filled part, which is shorter only at the end of the file. */
+  read(buffer: Buffer, offset: number): Promise<Buffer>;
+}
 
-/** Reports whether an open file continues `position`: it starts with the same bytes, and is at least as long as the offset. */
+/** Returns the fingerprint of a range. */
+const printAt = async (file: ReadableFile, from: number, to: number): Promise<Print> =>
+  printOf(await file.read(Buffer.allocUnsafe(to - from), from));
+
+/** Returns the fingerprint of the first bytes of a file of this size. */
+export const headOf = (file: ReadableFile, size: number): Promise<Print> =>
+  printAt(file, 0, Math.min(size, printBytesMax));
+
+/** Returns the fingerprint of the bytes before an offset. */
+export const markAt = (file: ReadableFile, offset: number): Promise<Print> =>
+  printAt(file, Math.max(0, offset - printBytesMax), offset);
+
+/** Reports whether a file starts with the bytes of a head. */
+export const startsWith = async (file: ReadableFile, head: Print): Promise<boolean> =>
+  (await printAt(file, 0, head.bytes)).sha256 === head.sha256;
+
+/** Reports whether a file has the content of `position` up to its offset: it is that file, or a copy of it. False if nothing was seen of it. */
 export const continues = async (
-  { file, stat: { size } }: { file: FileHandle; stat: { size: number } },
-  position: Position,
-): Promise<boolean> =>
-  position.head.bytes > 0 && size >= position.offset && (await hasSameHead(file, position));
-
-/** Reports whether two files start with the same bytes, up to the end of the shorter one; false if one is empty. */
-export const hasSameStart = async (one: FileHandle, other: FileHandle): Promise<boolean> => {
-  const readStart = (file: FileHandle) => readAt(file, 0, Buffer.allocUnsafe(headBytesMax));
-  const [first, second] = await Promise.all([readStart(one), readStart(other)]);
-  const bytes = Math.min(first.length, second.length);
-  return bytes > 0 && first.subarray(0, bytes).equals(second.subarray(0, bytes));
+  file: ReadableFile,
+  size: number,
+  { offset, head, mark = head }: Position,
+): Promise<boolean> => {
+  if (head.bytes === 0 || size < offset || !(await startsWith(file, head))) return false;
+  return (
+    offset <= mark.bytes ||
+    mark === head ||
+    (await printAt(file, offset - mark.bytes, offset)).sha256 === mark.sha256
+  );
 };
 
-/** Reports whether `content` starts with the head of a position. */
-export const isHeadOf = (content: Uint8Array, { head }: Position): boolean =>
-  headOf(content.subarray(0, head.bytes)).sha256 === head.sha256;
+/** Reports whether all of `shorter` is the beginning of `longer`, by its first bytes and its last; false if it is empty. */
+export const isBeginningOf = async (
+  shorter: ReadableFile,
+  size: number,
+  longer: ReadableFile,
+): Promise<boolean> => {
+  if (size === 0) return false;
+  const head = await headOf(shorter, size);
+  const mark = await markAt(shorter, size);
+  const others = [await headOf(longer, size), await markAt(longer, size)];
+  return isDeepStrictEqual(others, [head, mark]);
+};
 
-const readHead = async (file: FileHandle, bytes: number) =>
-  headOf(await readAt(file, 0, Buffer.allocUnsafe(bytes)));
-
-const headOf = (head: Uint8Array) => ({
-  bytes: head.length,
-  sha256: createHash("sha256").update(head).digest("hex"),
-});
+/**
+ * Reports whether a file is a copy of a followed one, also one that is not complete. As long as the followed file has what was read of it, a
+ * copy is its beginning; once it has been truncated unseen, the copy has what is gone.
+ */
+export const isCopyOf = async (
+  copy: ReadableFile,
+  size: number,
+  {
+    position,
+    file,
+    followedSize,
+  }: { position: Position; file: ReadableFile; followedSize: number },
+): Promise<boolean> => {
+  if (await isBeginningOf(copy, size, file)) return true;
+  const isIntact = await continues(file, followedSize, position);
+  return !isIntact && (await continues(copy, size, position));
+};

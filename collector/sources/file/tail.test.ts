@@ -1,35 +1,35 @@
 import { appendFileSync, writeFileSync } from "node:fs";
-import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { createMounts } from "#collector/files/mounts.ts";
 import { systemClock } from "#kit/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { decodeRecords, encodeBlock } from "#tests/support/queue.ts";
-import { positionAt } from "./position.ts";
+import { noPrint } from "./position.ts";
+import { createSourceFiles } from "./source-files.ts";
 import { createTail } from "./tail.ts";
 
 it("does not read from the old offset of a file that is rewritten between the check and the read", async () => {
-  const dir = newFolder();
-  const path = join(dir, "app.log");
+  const path = join(newFolder(), "app.log");
   writeFileSync(path, "one\ntwo\n");
-  const real = await open(path, "r");
+  const opened = await createSourceFiles(createMounts(systemClock)).open(path, { neverRead: [] });
+  if (opened === null) return expect.fail("the file is there");
   const { signal } = new AbortController();
+  const buffer = Buffer.alloc(2_000);
   let beforeRead: (() => void) | undefined;
-  const file = new Proxy(real, {
-    get: (target, name: keyof FileHandle) => {
-      if (name === "read") beforeRead?.();
-      const value = target[name];
-      return typeof value === "function" ? value.bind(target) : value;
+  const file = {
+    ...opened,
+    read: (into: Buffer, offset: number) => {
+      beforeRead?.();
+      return opened.read(into, offset);
     },
-  });
+  };
   const lines: string[] = [];
   let failsToRotate = false;
   const tail = createTail(
-    { name: "file", checkpointSource: "file", buffer: Buffer.alloc(100) },
-    file,
-    await real.stat(),
-    await positionAt(real, { path }, 0),
+    { source: "file", key: "1:1", file, partialAfterMs: 3_600_000 },
+    { path, offset: 0, head: noPrint },
     {
       append: async (batch) => {
         if (!("count" in batch)) expect.fail("a tail appends lines");
@@ -43,29 +43,28 @@ it("does not read from the old offset of a file that is rewritten between the ch
       log: createTestLog(),
     },
     {
-      truncated: async ({ restart }) => {
+      truncated: async () => {
         if (failsToRotate) throw new Error("the disk is full");
-        return restart;
       },
-      unread: async ({ position }) => position,
+      skipped: () => undefined,
     },
   );
-  await tail.step(signal);
+  await tail.step(buffer, signal);
   appendFileSync(path, "three\n");
-  await tail.step(signal);
+  await tail.step(buffer, signal);
   // The next step has checked, found no change, and continues from its offset.
   beforeRead = () => {
     writeFileSync(path, "another beginning\nfour\nfive\n");
     beforeRead = undefined;
   };
-  while (await tail.step(signal));
+  while (await tail.step(buffer, signal));
   expect(lines).toEqual(["one", "two", "three", "another beginning", "four", "five"]);
   // Not changed any more, a truncated file is read once its position can be stored.
   writeFileSync(path, "six\n");
   failsToRotate = true;
-  await expect(tail.step(signal)).rejects.toThrow("full");
+  await expect(tail.step(buffer, signal)).rejects.toThrow("full");
   failsToRotate = false;
-  while (await tail.step(signal));
+  while (await tail.step(buffer, signal));
   expect(lines.slice(6)).toEqual(["six"]);
   await tail.close();
 });

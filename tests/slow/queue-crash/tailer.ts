@@ -1,5 +1,7 @@
 import { join } from "node:path";
+import { createMounts } from "#collector/files/mounts.ts";
 import { createFileSource } from "#collector/sources/file/file-source.ts";
+import { createSourceFiles } from "#collector/sources/file/source-files.ts";
 import { systemClock } from "#kit/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { openTestQueue } from "#tests/support/queue.ts";
@@ -11,7 +13,14 @@ const { append, checkpoints } = queue;
 const { refused } = queue.accounts;
 const source = createFileSource(
   { include: [join(dir, "*.log")], exclude: [], startAt: "beginning", rules: { neverRead: [] } },
-  { append, refused, checkpoints, clock: systemClock, log: createTestLog() },
+  {
+    append,
+    refused,
+    checkpoints,
+    clock: systemClock,
+    log: createTestLog(),
+    files: createSourceFiles(createMounts(systemClock)),
+  },
 );
 setInterval(() => console.log(queue.lastSequence), 5);
 await source.start();

@@ -1,0 +1,76 @@
+/*
+ * Lets idle files be polled rarely. A directory in which nothing has been written for a while is watched by inotify, and its files are polled
+ * at once when an event comes; then it is polled again, since events of a busy file would cost more than its polls. Only local file systems
+ * are watched: others report no changes of other machines, and a watch of one that does not answer would stop the process.
+ */
+import { type FSWatcher, watch } from "node:fs";
+import { errorCode } from "#kit/describe-error.ts";
+
+/** Watches idle directories. */
+export interface DirectoryWatch {
+  /** Something was read in the directory. */
+  wrote(directory: string): void;
+  /** Whether a change in the directory will be reported. Begins to watch it once it has been quiet. */
+  reports(directory: string, type: string): boolean;
+  /** Whether watches were refused: the limit of the machine is reached. */
+  isRefused(): boolean;
+  close(): void;
+}
+
+/** How long a directory must have been quiet. */
+const quietMs = 10_000;
+
+const local = new Set(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "f2fs"]);
+
+/** Creates the watch. `changed` is called for a directory that must be polled again. */
+export const createDirectoryWatch = (
+  clock: { monotonic(): number },
+  changed: (directory: string) => void,
+): DirectoryWatch => {
+  const watchers = new Map<string, FSWatcher>();
+  const wroteAt = new Map<string, number>();
+  let isRefused = false;
+
+  const end = (directory: string) => {
+    watchers.get(directory)?.close();
+    watchers.delete(directory);
+  };
+
+  const wrote = (directory: string) => {
+    wroteAt.set(directory, clock.monotonic());
+    end(directory);
+  };
+
+  const begin = (directory: string) => {
+    try {
+      const watcher = watch(directory, { persistent: false }, () => {
+        wrote(directory);
+        changed(directory);
+      });
+      watcher.on("error", () => end(directory));
+      watchers.set(directory, watcher);
+      isRefused = false;
+    } catch (error) {
+      isRefused = ["ENOSPC", "EMFILE"].includes(errorCode(error) ?? "");
+      // Tried again after the same time.
+      wroteAt.set(directory, clock.monotonic());
+    }
+  };
+
+  return {
+    wrote,
+    reports: (directory, type) => {
+      if (watchers.has(directory)) return true;
+      if (!local.has(type)) return false;
+      const since = wroteAt.get(directory);
+      if (since === undefined) wroteAt.set(directory, clock.monotonic());
+      else if (clock.monotonic() - since >= quietMs) begin(directory);
+      // Not yet: what was written before the watch began is polled once more.
+      return false;
+    },
+    isRefused: () => isRefused,
+    close: () => {
+      for (const directory of watchers.keys()) end(directory);
+    },
+  };
+};

@@ -1,0 +1,152 @@
+import {
+  appendFileSync,
+  existsSync,
+  renameSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { createMounts } from "#collector/files/mounts.ts";
+import { systemClock } from "#kit/clock.ts";
+import { eventually } from "#tests/support/eventually.ts";
+import { createTestFiles, lines, settle } from "#tests/support/file-source.ts";
+import { readAll } from "#tests/support/queue.ts";
+import { createSourceFiles } from "./source-files.ts";
+
+let files: ReturnType<typeof createTestFiles>;
+
+beforeEach(() => {
+  files = createTestFiles();
+});
+
+afterEach(() => files.end());
+
+const kept = 5;
+/** Rotates by rename, with so many generations kept. */
+const rotate = () => {
+  if (existsSync(files.log(`app.log.${kept}`))) unlinkSync(files.log(`app.log.${kept}`));
+  for (let old = kept - 1; old >= 1; old--)
+    if (existsSync(files.log(`app.log.${old}`)))
+      renameSync(files.log(`app.log.${old}`), files.log(`app.log.${old + 1}`));
+  renameSync(files.log(), files.log("app.log.1"));
+};
+const inOrder = (texts: readonly string[]) =>
+  texts.toSorted((a, b) => Number(a.slice(5)) - Number(b.slice(5)));
+const perRound = 3_000;
+const writeRound = (round: number, from: number) =>
+  files.write(from + round * perRound, from + (round + 1) * perRound - 1);
+/** Acknowledges everything that is stored, until so many lines have arrived; returns them. */
+const drain = async (count: number) => {
+  const read: string[] = [];
+  let last = 0;
+  await eventually(async () => {
+    const found = readAll(files.queue, last);
+    read.push(...found.map(({ payload }) => new TextDecoder().decode(payload)));
+    last = found.at(-1)?.sequence ?? last;
+    await files.queue.ack(last);
+    expect(read.length).toBeGreaterThanOrEqual(count);
+  });
+  return read;
+};
+
+it("F1: reads every generation that rotated away while the queue was full, also the deleted ones", async () => {
+  await files.reopen({ maxDiskUsageBytes: 1_000_000 });
+  files.write(1, 20_000);
+  await files.start();
+  await eventually(() => expect(files.queue.stats().records).toBeGreaterThan(1_000));
+  for (let round = 0; round < 10; round++) {
+    writeRound(round, 20_001);
+    await settle();
+    rotate();
+  }
+  const total = 20_000 + 10 * perRound;
+  expect(inOrder(await drain(total))).toEqual(lines(1, total));
+  expect(files.queue.stats().fileGapBytes).toBe(0);
+});
+
+it("F2: reads what is kept of ten rotations during a stop, oldest first, and says that lines may be missing", async () => {
+  files.write(1, 10);
+  await files.start();
+  await files.expectTexts(lines(1, 10));
+  await files.restart({}, () => {
+    for (let round = 0; round < 10; round++) {
+      writeRound(round, 11);
+      rotate();
+    }
+    files.write(40_000, 40_001);
+  });
+  const first = 11 + (10 - kept) * perRound;
+  const expected = [...lines(1, 10), ...lines(first, 10 + 10 * perRound), ...lines(40_000, 40_001)];
+  await eventually(() => expect(files.queue.stats().records).toBe(expected.length));
+  expect(files.texts()).toEqual(expected);
+  expect(files.queue.stats()).toMatchObject({ fileGaps: 1 });
+});
+
+it("F3: neither repeats nor skips a line when device and inode numbers change", async () => {
+  files.write(1, 10);
+  files.write(1, 10, "other.log");
+  await files.start();
+  await eventually(() => expect(files.queue.stats().records).toBe(20));
+  await files.source?.stop();
+  const saved = files.queue.checkpoints("file");
+  const positions = [...saved].filter(([key]) => /^\d+:/.test(key));
+  // As after a remount, and for one file as after a restore.
+  await files.queue.append([], {
+    checkpoints: positions.flatMap(([key, value], index) => [
+      { source: "file", key, value: null },
+      { source: "file", key: index === 0 ? `9${key}` : `9:${index}`, value },
+    ]),
+  });
+  files.write(11, 12);
+  await files.start();
+  await eventually(() => expect(files.queue.stats().records).toBe(22));
+  await settle();
+  expect(files.queue.stats()).toMatchObject({ records: 22, fileGaps: 0 });
+});
+
+it("F5: files wait in turn for descriptors, the oldest first, and all are read", async () => {
+  for (let file = 0; file < 12; file++) files.write(file + 1, file + 1, `m${file}.log`);
+  await files.start({ maxHeldFiles: 3 });
+  await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
+  files.write(13, 13, "m0.log");
+  await eventually(() => expect(files.texts()).toContain("line 13"));
+  expect(files.source?.counters?.().files).toBeLessThanOrEqual(3);
+});
+
+it("F7: skips and counts the hole of NULs that a truncation leaves under a writer that keeps its offset", async () => {
+  files.write(1, 10);
+  await files.start();
+  await files.expectTexts(lines(1, 10));
+  truncateSync(files.log());
+  await settle();
+  writeFileSync(files.log(), "line 11\n", { flag: "r+" });
+  truncateSync(files.log(), 0);
+  appendFileSync(
+    files.log(),
+    Buffer.concat([Buffer.alloc(3_000_000), Buffer.from("line 11\nline 12\n")]),
+  );
+  await files.expectTexts(lines(1, 12));
+  expect(files.source?.counters?.().nul_bytes).toBe(3_000_000);
+});
+
+it("F6: stores a last line without its end after a while, marked as one that may go on", async () => {
+  writeFileSync(files.log(), "line 1\npanic: ");
+  await files.start({ partialAfterMs: 1_000 });
+  await files.expectTexts(["line 1", "panic: "]);
+  appendFileSync(files.log(), "no memory\nline 2\n");
+  await files.expectTexts(["line 1", "panic: ", "no memory", "line 2"]);
+  expect(files.records().map(({ attributes }) => attributes["file.partial"])).toEqual([
+    undefined,
+    "true",
+    undefined,
+    undefined,
+  ]);
+});
+
+it("F5: leaves descriptors for everything else when the process has few of them", async () => {
+  for (let file = 0; file < 12; file++) files.write(file + 1, file + 1, `m${file}.log`);
+  await files.start({}, createSourceFiles(createMounts(systemClock), 4));
+  await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
+  expect(files.source?.counters?.().files).toBeLessThanOrEqual(4);
+});

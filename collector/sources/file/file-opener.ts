@@ -1,0 +1,65 @@
+import type { Log } from "#kit/log.ts";
+import type { FileRules } from "../source.ts";
+import { ForbiddenFileError, type LogFile, type SourceFiles } from "./source-files.ts";
+
+/** A file that is not followed. Whoever receives it closes it or follows it. */
+export interface Candidate {
+  readonly file: LogFile;
+  /** The path whose rotation it may come from: its own, if no followed file had its name. */
+  readonly base: string;
+  /** Whether a pattern matches it, and no name that it had before rotation. */
+  readonly isFound: boolean;
+  /** Whether a pattern matches its own name. */
+  readonly isMatched: boolean;
+  /** Whether it belongs to a pattern that is new, so that it was there before it was wanted. */
+  readonly isOfNewPattern: boolean;
+  /** Whether it is the content of a compressed file. */
+  readonly isContent?: true;
+}
+
+/** Opens the files of a source, pass by pass, as far as there is room for them. */
+export interface FileOpener {
+  beginPass(): void;
+  /** Opens a file, but not twice in a pass. "full" if it has to wait; null if there is nothing to open, as `SourceFiles.open`. */
+  open(path: string): Promise<LogFile | "full" | null>;
+  /** Logs once that a file cannot be opened. */
+  warn(path: string, error: unknown): void;
+  /** How many files of this pass wait for room. */
+  waiting(): number;
+}
+
+/** Creates the opener. `hasRoom` reports whether another file may be open beside so many. */
+export const createFileOpener = (
+  { source, rules }: { source: string; rules: FileRules },
+  { files, log }: { files: Pick<SourceFiles, "open">; log: Log },
+  hasRoom: (opened: number) => boolean,
+): FileOpener => {
+  const opened = new Set<string>();
+  const unreadable = new Set<string>();
+  let waiting = 0;
+  return {
+    beginPass: () => {
+      opened.clear();
+      waiting = 0;
+    },
+    open: async (path) => {
+      if (opened.has(path)) return null;
+      if (!hasRoom(opened.size)) {
+        waiting += 1;
+        return "full";
+      }
+      const file = await files.open(path, rules);
+      if (file) opened.add(file.realPath);
+      unreadable.delete(path);
+      return file;
+    },
+    warn: (path, error) => {
+      if (unreadable.has(path)) return;
+      unreadable.add(path);
+      if (error instanceof ForbiddenFileError)
+        log.warn({ source, path, reason: error.message }, "a file may not be read");
+      else log.warn({ err: error, source, path }, "a file cannot be read");
+    },
+    waiting: () => waiting,
+  };
+};

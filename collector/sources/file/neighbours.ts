@@ -1,0 +1,140 @@
+/* Looks for files beside followed ones, with names that rotation gives. */
+import { basename, dirname, join } from "node:path";
+import type { Clock } from "#kit/clock.ts";
+import type { Candidate, FileOpener } from "./file-opener.ts";
+import type { FollowedName } from "./pattern-files.ts";
+import { fileKey } from "./position.ts";
+import { baseOfRotated } from "./rotated-names.ts";
+import { type DirectoryEntry, ForbiddenFileError, type SourceFiles } from "./source-files.ts";
+import type { Directories } from "./walk.ts";
+
+interface Dependencies {
+  readonly files: SourceFiles;
+  readonly directories: Directories;
+  readonly opener: FileOpener;
+  readonly clock: Pick<Clock, "monotonic">;
+  isFollowed(key: string): boolean;
+}
+
+/** Which directories are looked into, though they have not changed, and which names are of a new pattern. */
+interface NeighbourSearch {
+  mustLook(directory: string): boolean;
+  isOfNewPattern(path: string): boolean;
+}
+
+/** A generation that lived for less may be gone unseen. */
+const blindMs = 5_000;
+
+/** Creates the search beside followed files. */
+export const createNeighbours = ({
+  files,
+  directories,
+  opener,
+  clock,
+  isFollowed,
+}: Dependencies) => {
+  /** The entries of each directory when it was last looked into. */
+  const examined = new Map<string, readonly DirectoryEntry[]>();
+  /** When each of these directories was last listed. */
+  const listedAt = new Map<string, number>();
+  /** Directories that were not listed for a while before this pass. */
+  const blind = new Set<string>();
+  /** Directories in which not every file could be opened. */
+  const unopened = new Set<string>();
+
+  /** Opens a file of a directory unless it is followed. */
+  const open = async (path: string) => {
+    try {
+      const stat = await files.stat(path);
+      if (!stat?.isFile || isFollowed(fileKey(stat))) return null;
+      const file = await opener.open(path);
+      if (file !== "full") return file;
+    } catch (error) {
+      opener.warn(path, error);
+      if (error instanceof ForbiddenFileError) return null;
+    }
+    unopened.add(dirname(path));
+    return null;
+  };
+
+  const openAll = async (
+    directory: string,
+    entries: readonly DirectoryEntry[],
+    bases: ReadonlyMap<string, string>,
+    isOfNewPattern: NeighbourSearch["isOfNewPattern"],
+  ): Promise<Candidate[]> => {
+    const candidates: Candidate[] = [];
+    const baseNames = new Set(bases.keys());
+    for (const { name, kind } of entries) {
+      const baseName = kind === "file" ? baseOfRotated(name, baseNames) : undefined;
+      const file = baseName === undefined ? null : await open(join(directory, name));
+      if (baseName === undefined || file === null) continue;
+      const base = bases.get(baseName) ?? baseName;
+      candidates.push({
+        file,
+        base,
+        isFound: false,
+        isMatched: false,
+        isOfNewPattern: isOfNewPattern(base),
+      });
+    }
+    return candidates;
+  };
+
+  return {
+    /** Notes that a pass lists these directories. */
+    beginPass: (listed: Iterable<string>) => {
+      blind.clear();
+      const now = clock.monotonic();
+      for (const directory of listed) {
+        if (now - (listedAt.get(directory) ?? Number.NEGATIVE_INFINITY) > blindMs)
+          blind.add(directory);
+        listedAt.set(directory, now);
+      }
+    },
+    /** Opens the files beside `names`, in directories that have changed. */
+    lookBeside: async (
+      names: Iterable<FollowedName>,
+      { mustLook, isOfNewPattern }: NeighbourSearch,
+    ): Promise<Candidate[]> => {
+      const candidates: Candidate[] = [];
+      for (const [directory, bases] of byDirectory(names)) {
+        const entries = await directories.list(directory);
+        const isUnchanged = examined.get(directory) === entries;
+        if (!listedAt.has(directory)) {
+          blind.add(directory);
+          listedAt.set(directory, clock.monotonic());
+        }
+        const mayHaveMore = unopened.delete(directory);
+        if (isUnchanged && !mayHaveMore && !mustLook(directory)) continue;
+        examined.set(directory, entries);
+        candidates.push(...(await openAll(directory, entries, bases, isOfNewPattern)));
+      }
+      return candidates;
+    },
+    /** Whether the last pass has opened everything in a directory that may continue something. */
+    isComplete: (directory: string): Promise<boolean> =>
+      unopened.has(directory)
+        ? Promise.resolve(false)
+        : directories.list(directory).then(
+            () => true,
+            () => false,
+          ),
+    /** Whether files wait beside followed ones. */
+    hasUnopened: () => unopened.size > 0,
+    /** Whether generations may have come and gone in a directory before this pass, unseen. */
+    wasBlind: (directory: string) => blind.has(directory),
+  };
+};
+
+/** Groups names by their directories: base names with the paths that they are reported under. */
+const byDirectory = (names: Iterable<FollowedName>): Map<string, Map<string, string>> => {
+  const groups = new Map<string, Map<string, string>>();
+  for (const { path, realPath } of names) {
+    const directory = dirname(realPath);
+    const bases = groups.get(directory) ?? new Map<string, string>();
+    bases.set(basename(realPath), path);
+    groups.set(directory, bases);
+  }
+  return groups;
+};

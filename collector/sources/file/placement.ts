@@ -1,0 +1,327 @@
+/*
+ * Decides what the files are that discovery has found, by their content. A candidate is one of these, in this order:
+ * 1. The rest of an unfinished position: it continues there, under whatever name, device or inode it lies now.
+ * 2. A copy of a followed file, also an interrupted one: what is unread of it is read from that file.
+ * 3. A generation that is read already, or its copy (ledger.ts).
+ * 4. A generation that is older than the following of its name: the ledger takes it, and it is never read.
+ * 5. A new file, or a generation that was never seen: it is read whole.
+ * Files are decided in the order of their age, so that generations are read oldest first.
+ */
+import { dirname } from "node:path";
+import type { Checkpoint } from "#collector/queue/record.ts";
+import type { Candidate } from "./file-opener.ts";
+import { type Ledgers, readGeneration } from "./ledger.ts";
+import {
+  continues,
+  fileKey,
+  headOf,
+  isBeginningOf,
+  isCopyOf,
+  type Position,
+  savePosition,
+} from "./position.ts";
+import type { LogFile, SourceFiles } from "./source-files.ts";
+import { fileCheckpoints, type Tail } from "./tail.ts";
+
+/** `live`: a pattern found it. `rotated`: it lay beside such a file. `complete`: nobody writes to it any more. */
+export type FollowedKind = "live" | "rotated" | "complete";
+
+/** A file that is to be followed. */
+export interface Placed {
+  readonly key: string;
+  readonly file: LogFile;
+  readonly position: Position;
+  readonly kind: FollowedKind;
+}
+
+/** What placing works with. */
+export interface PlacementContext {
+  readonly files: Pick<SourceFiles, "packed">;
+  readonly ledgers: Ledgers;
+  readonly startAt: "beginning" | "end";
+  /** Stored positions that nothing follows, by their keys. Those that continue are removed. */
+  readonly unfinished: Map<string, Position>;
+  tailsOf(path: string): Iterable<Tail>;
+  /** What files with a path had until they were truncated, also after `unfinished` was read. */
+  cutsOf(path: string): readonly Position[];
+  isFollowed(key: string): boolean;
+}
+
+/** What was decided. */
+export interface Placement {
+  readonly placed: readonly Placed[];
+  /** To be stored before anything of the placed files is. */
+  readonly checkpoints: readonly Checkpoint[];
+  /** Copies of followed files, open: if one of those turns out to be truncated, its rest is here. */
+  readonly held: readonly Candidate[];
+  /** What files were known to have, and do not have where they continue. */
+  readonly missing: readonly { readonly path: string; readonly bytes: number }[];
+  /** Names that were never followed, and beside which generations are that are read now. */
+  readonly firstSeen: ReadonlySet<string>;
+  /** Directories with compressed files that are not complete yet. */
+  readonly incomplete: ReadonlySet<string>;
+}
+
+const isPacked = (candidate: Candidate): boolean => candidate.file.realPath.endsWith(".gz");
+
+/** The oldest first. Of files of one instant, such as `app.log.1` and `app.log.2`, the one with the higher number is older. */
+const byAge = ({ file: one }: Candidate, { file: other }: Candidate): number =>
+  one.stat.mtimeMs - other.stat.mtimeMs || generationOf(other) - generationOf(one);
+
+/** Returns positions, the one with the most that was read first. */
+const byOffset = (positions: ReadonlyMap<string, Position>): [string, Position][] =>
+  [...positions].sort(([, one], [, other]) => other.offset - one.offset);
+
+const generationOf = ({ realPath }: LogFile): number =>
+  Number(/\.(\d{1,4})(?:\.gz)?$/.exec(realPath)?.[1] ?? 0);
+
+/** Returns the directory in which rotation moves the file of a position. */
+export const directoryOf = ({ path, directory = dirname(path) }: Position): string => directory;
+
+/** Returns the key of a position whose file has another content now. */
+export const cutKey = (key: string, { head, mark = head, offset }: Position): string =>
+  `cut:${key}:${offset}:${mark.sha256.slice(0, 16)}`;
+
+/** Decides on candidates. Closes the files of those that are not to be followed; all of them if it throws. */
+export const placeCandidates = async (
+  candidates: readonly Candidate[],
+  context: PlacementContext,
+): Promise<Placement> => {
+  const placement = createPlacement(context);
+  const left = new Set(candidates.toSorted(byAge));
+  try {
+    await placement.resumeByKey(left);
+    placement.cutReplaced(left);
+    await placement.unpackAll(left);
+    await placement.resumeByContent(left);
+    for (const candidate of left) {
+      left.delete(candidate);
+      await placement.place(candidate);
+    }
+    return placement.decided();
+  } catch (error) {
+    const { placed, held } = placement.decided();
+    for (const { file } of [...left, ...placed, ...held]) await file.close().catch(() => undefined);
+    throw error;
+  }
+};
+
+/** Creates what is decided in a pass. */
+const createDecisions = ({
+  ledgers,
+  unfinished,
+}: Pick<PlacementContext, "ledgers" | "unfinished">) => {
+  const placement = {
+    placed: [] as Placed[],
+    checkpoints: [] as Checkpoint[],
+    held: [] as Candidate[],
+    missing: [] as Placement["missing"][number][],
+    firstSeen: new Set<string>(),
+    incomplete: new Set<string>(),
+  };
+
+  const write = (key: string, value: string | null) =>
+    placement.checkpoints.push({ source: fileCheckpoints, key, value });
+
+  const follow = (candidate: Candidate, position: Position) => {
+    const { file, isFound } = candidate;
+    const key = fileKey(file.stat);
+    const kind = isPacked(candidate) ? "complete" : isFound ? "live" : "rotated";
+    write(key, savePosition(position));
+    placement.placed.push({ key, file, position, kind });
+  };
+
+  return {
+    placement,
+    write,
+    follow,
+    /** Follows a file from an unfinished position on. */
+    resume: (candidate: Candidate, key: string, position: Position) => {
+      const { size } = candidate.file.stat;
+      unfinished.delete(key);
+      if (key !== fileKey(candidate.file.stat)) write(key, null);
+      const { path, size: knownSize = size } = position;
+      if (knownSize > size) placement.missing.push({ path, bytes: knownSize - size });
+      follow(candidate, { ...position, size });
+    },
+    /** Never reads a file. */
+    markAsRead: async ({ file, base }: Candidate) => {
+      const entry = await readGeneration(file, file.stat.size);
+      ledgers.of(base).add(entry);
+    },
+  };
+};
+
+/** Creates the comparisons of candidates with what is followed. */
+const createComparisons = (
+  { tailsOf, cutsOf, isFollowed }: Pick<PlacementContext, "tailsOf" | "cutsOf" | "isFollowed">,
+  placed: readonly Placed[],
+) => ({
+  /** Whether a file is followed already, under another name, or has nothing. */
+  isSeen: ({ file, isFound }: Candidate): boolean => {
+    const key = fileKey(file.stat);
+    const isPlaced = isFollowed(key) || placed.some((other) => other.key === key);
+    return isPlaced || (!isFound && file.stat.size === 0);
+  },
+
+  /** Whether a file has nothing but what was read of a followed one. */
+  isReadBeginning: async ({ file, base }: Candidate): Promise<boolean> => {
+    const { size } = file.stat;
+    for (const { position, file: followed } of tailsOf(base))
+      if (position.offset >= size && (await isBeginningOf(file, size, followed))) return true;
+    return false;
+  },
+
+  /** Whether a file is a copy of a followed one with the path `base`. */
+  isCopy: async ({ file, base, isFound }: Candidate): Promise<boolean> => {
+    // Rotation gives copies other names.
+    if (isFound && base === file.path) return false;
+    const { size } = file.stat;
+    for (const { file: followed, ahead: position } of tailsOf(base)) {
+      const { size: followedSize } = await followed.restat();
+      if (await isCopyOf(file, size, { file: followed, position, followedSize })) return true;
+    }
+    for (const cut of cutsOf(base)) if (await continues(file, size, cut)) return true;
+    for (const other of placed)
+      if (other.position.path === base && (await isBeginningOf(file, size, other.file)))
+        return true;
+    return false;
+  },
+});
+
+const isContinued = ({ file }: Candidate, position: Position) =>
+  continues(file, file.stat.size, position);
+
+const createPlacement = (context: PlacementContext) => {
+  const { files, ledgers, startAt, unfinished, tailsOf } = context;
+  const { placement, write, follow, resume, markAsRead } = createDecisions(context);
+  const { isSeen, isReadBeginning, isCopy } = createComparisons(context, placement.placed);
+  /** Names that were followed before. Collectors that saved no sizes kept no ledgers: what lies beside their files may be read already. */
+  const known = new Set(
+    [...unfinished.values()].flatMap(({ path, size }) => (size === undefined ? [] : path)),
+  );
+
+  const isKnown = (path: string): boolean =>
+    known.has(path) || ledgers.of(path).isKnown || [...tailsOf(path)].length > 0;
+
+  /** Returns how much of a file is read, by the ledger, into which it puts files that are older than the following of their name. */
+  const findRead = async (candidate: Candidate): Promise<number | "all" | undefined> => {
+    const { file, base, isFound, isMatched, isOfNewPattern } = candidate;
+    const { size } = file.stat;
+    const read = size === 0 ? undefined : await ledgers.of(base).find(file);
+    if (read) return read.size === size ? "all" : read.size;
+    if (isFound || isKnown(base)) return undefined;
+    if (isMatched || !isOfNewPattern) {
+      placement.firstSeen.add(base);
+      return undefined;
+    }
+    await markAsRead(candidate);
+    return "all";
+  };
+
+  const isRead = async ({ file, base }: Candidate): Promise<boolean> =>
+    file.stat.size > 0 && (await ledgers.of(base).find(file))?.size === file.stat.size;
+
+  return {
+    decided: (): Placement => placement,
+
+    /** Continues positions in the files that have their device, inode and content. */
+    resumeByKey: async (left: Set<Candidate>) => {
+      for (const candidate of left) {
+        const key = fileKey(candidate.file.stat);
+        const position = unfinished.get(key);
+        if (isPacked(candidate) || !position || !(await isContinued(candidate, position))) continue;
+        left.delete(candidate);
+        resume(candidate, key, position);
+      }
+    },
+
+    /** Keeps positions apart whose device and inode another content has now: the file was truncated or is gone. */
+    cutReplaced: (left: ReadonlySet<Candidate>) => {
+      for (const { file } of left) {
+        const key = fileKey(file.stat);
+        const position = unfinished.get(key);
+        if (position === undefined) continue;
+        const cut = cutKey(key, position);
+        unfinished.delete(key);
+        unfinished.set(cut, position);
+        write(key, null);
+        write(cut, savePosition(position));
+      }
+    },
+
+    /** Replaces compressed files by their contents, unless those are known. */
+    unpackAll: async (left: Set<Candidate>) => {
+      for (const candidate of [...left]) {
+        if (!isPacked(candidate) || candidate.isContent) continue;
+        const packed = files.packed(candidate.file);
+        const outline = await packed.outline();
+        const isRead = outline && ledgers.of(candidate.base).hasPacked(outline);
+        const content = outline && !isRead ? await packed.unpack() : undefined;
+        left.delete(candidate);
+        if (content) left.add({ ...candidate, file: content, isContent: true });
+        else {
+          if (!isRead) placement.incomplete.add(dirname(candidate.file.realPath));
+          await candidate.file.close();
+        }
+      }
+    },
+
+    /**
+     * Continues positions whose files have another key now. Of several copies, in the most complete one; of several positions with the same
+     * beginning, the one that is further decides first.
+     */
+    resumeByContent: async (left: Set<Candidate>) => {
+      const unread = new Set<Candidate>();
+      for (const candidate of left) if (!(await isRead(candidate))) unread.add(candidate);
+      for (const [key, position] of byOffset(unfinished)) {
+        let longest: Candidate | undefined;
+        for (const candidate of unread)
+          if (
+            dirname(candidate.file.realPath) === directoryOf(position) &&
+            candidate.file.stat.size > (longest?.file.stat.size ?? -1) &&
+            (await isContinued(candidate, position))
+          )
+            longest = candidate;
+        if (longest === undefined) continue;
+        left.delete(longest);
+        unread.delete(longest);
+        resume(longest, key, position);
+      }
+    },
+
+    place: async (candidate: Candidate): Promise<void> => {
+      const { file, base, isFound, isOfNewPattern } = candidate;
+      const { size } = file.stat;
+      if (isSeen(candidate)) return await file.close();
+      if (await isCopy(candidate)) {
+        // Also an interrupted copy is not read once its original is gone.
+        if ((await isReadBeginning(candidate)) && !(await isRead(candidate)))
+          await markAsRead(candidate);
+        placement.held.push(candidate);
+        return;
+      }
+      const read = await findRead(candidate);
+      if (read === "all") return await file.close();
+      const isAtEnd = isOfNewPattern && startAt === "end";
+      const offset = read ?? (isAtEnd ? size : 0);
+      const position = await positionIn(file, isFound ? file.path : base, offset);
+      follow(candidate, position);
+    },
+  };
+};
+
+/** Returns the position `offset` in a file that is reported under `path`. */
+const positionIn = async (file: LogFile, path: string, offset: number): Promise<Position> => {
+  const directory = dirname(file.realPath);
+  const { head, mark } = await readGeneration(file, offset);
+  return {
+    path,
+    // Only if the path leads there through a symbolic link.
+    directory: directory === dirname(path) ? undefined : directory,
+    offset,
+    head: offset === 0 ? await headOf(file, file.stat.size) : head,
+    mark,
+    size: file.stat.size,
+  };
+};

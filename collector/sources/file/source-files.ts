@@ -1,0 +1,404 @@
+/*
+ * The file system as `file` sources use it. Others control patterns and links: those who publish configs, and those who may write to a log
+ * directory. Invariants:
+ * - The decision to read is about the file behind the opened descriptor, not about a name that may lead elsewhere a moment later.
+ * - No file under the collector's own directories is read, by whatever name.
+ * - A symbolic link is followed only if root owns it, or the owner of its target: nobody can have the collector read for them what they cannot
+ *   read themselves.
+ * - Each call is of one mount, and rejects if that does not answer (collector/files/mounts.ts).
+ */
+import { randomUUID } from "node:crypto";
+import { constants as fileConstants, readFileSync, type Stats } from "node:fs";
+import { type FileHandle, lstat, open, opendir, readdir, readlink, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { constants, createGunzip, gunzipSync } from "node:zlib";
+import type { Mount, Mounts } from "#collector/files/mounts.ts";
+import { isDiskUnwritable } from "#collector/queue/errors.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import type { FileRules } from "../source.ts";
+import { printBytesMax, type ReadableFile } from "./position.ts";
+
+/** What a source needs to know of a file. */
+export interface FileStat {
+  readonly dev: number;
+  readonly ino: number;
+  readonly size: number;
+  readonly mtimeMs: number;
+  /** How many names it has; 0 for a deleted one that is open. */
+  readonly links: number;
+  readonly isFile: boolean;
+  readonly isDirectory: boolean;
+}
+
+/** An entry of a directory. */
+export interface DirectoryEntry {
+  readonly name: string;
+  readonly kind: "file" | "directory" | "link" | "other";
+}
+
+/** A path without symbolic links, and the owners of those on the way. */
+export interface ResolvedPath {
+  readonly path: string;
+  readonly linkOwners: readonly number[];
+}
+
+/** An open regular file. */
+export interface LogFile extends ReadableFile {
+  readonly path: string;
+  /** Without symbolic links. */
+  readonly realPath: string;
+  /** When it was opened; of a compressed file, of itself. */
+  readonly stat: FileStat;
+  readonly mount: Pick<Mount, "mountpoint" | "type">;
+  restat(): Promise<FileStat>;
+  close(): Promise<void>;
+}
+
+/** The content of a compressed file. */
+export interface CompressedFile {
+  /** The size of the content, modulo 2^32, and its first bytes; undefined if it is not gzip, or not complete yet. */
+  outline(): Promise<{ size: number; start: Buffer } | undefined>;
+  /**
+   * Decompresses it; undefined if it is not gzip, not complete yet, or larger than 512 MiB. Throws if the disk has no room. The file stays open
+   * with its content.
+   */
+  unpack(): Promise<LogFile | undefined>;
+}
+
+/** The file system. Each call rejects with `HungMountError` if a mount does not answer. */
+export interface SourceFiles {
+  /** Resolves every symbolic link in a path, one by one; null if there is no such file. */
+  resolve(path: string): Promise<ResolvedPath | null>;
+  /** Lists a directory; empty if it is missing or no directory. */
+  list(realPath: string): Promise<DirectoryEntry[]>;
+  /** Stats a file by its path without links; null if it is missing. */
+  stat(realPath: string): Promise<FileStat | null>;
+  /**
+   * Opens a regular file for reading. Returns null for anything else, for a missing file, and for one that was moved meanwhile. Throws
+   * `ForbiddenFileError` if the rules forbid it.
+   */
+  open(path: string, rules: FileRules): Promise<LogFile | null>;
+  packed(file: LogFile): CompressedFile;
+  /** Whether the process has a descriptor left for another file, beside those that everything else needs. */
+  hasRoom(): boolean;
+}
+
+/** A file may not be read. The message says why. */
+export class ForbiddenFileError extends Error {
+  override readonly name = "ForbiddenFileError";
+}
+
+/** Reports whether a link of `linkOwner` to a file of `fileOwner` may be followed. */
+export const isTrustedLink = (linkOwner: number, fileOwner: number): boolean =>
+  linkOwner === 0 || linkOwner === fileOwner;
+
+const isMissing = (error: unknown): boolean =>
+  ["ENOENT", "ENOTDIR", "ELOOP"].includes(errorCode(error) ?? "");
+
+const orNull = (error: unknown): null => {
+  if (isMissing(error)) return null;
+  throw error;
+};
+
+const statOf = (stat: Stats): FileStat => ({
+  dev: stat.dev,
+  ino: stat.ino,
+  size: stat.size,
+  mtimeMs: stat.mtimeMs,
+  links: stat.nlink,
+  isFile: stat.isFile(),
+  isDirectory: stat.isDirectory(),
+});
+
+/** How many of its descriptors the process keeps for connections, its queue and its listeners: a quarter, and at least so many. */
+const otherDescriptors = 64;
+
+/** Returns how many files may be open at once; without Linux's /proc, 1,000. */
+const readOpenFilesMax = (): number => {
+  try {
+    const limits = readFileSync("/proc/self/limits", "utf8");
+    const limit = Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? Number.NaN);
+    if (Number.isNaN(limit)) return Number.POSITIVE_INFINITY;
+    return Math.max(1, limit - Math.max(otherDescriptors, Math.floor(limit / 4)));
+  } catch {
+    return 1_000;
+  }
+};
+
+/** Creates the file system of this machine, of whose descriptors `openFilesMax` are for files. */
+export const createSourceFiles = (
+  mounts: Mounts,
+  openFilesMax = readOpenFilesMax(),
+): SourceFiles => {
+  let openFiles = 0;
+  const at = <Result>(path: string, act: () => Promise<Result>): Promise<Result> =>
+    mounts.of(path).call(act);
+  const lstatAt = (path: string) => at(path, () => lstat(path));
+  const resolveLinks = createLinkResolver({
+    lstat: lstatAt,
+    readlink: (path) => at(path, () => readlink(path)),
+  });
+  const resolvePath = (path: string) => resolveLinks(path).catch(orNull);
+  const checkRules = createRuleCheck({ lstat: lstatAt, resolve: resolvePath, at });
+
+  const openChecked = async (path: string, rules: FileRules): Promise<LogFile | null> => {
+    const { path: realPath, linkOwners } = await resolveLinks(path);
+    if (!(await lstatAt(realPath)).isFile()) return null;
+    const mount = mounts.of(realPath);
+    // Non-blocking, in case a pipe replaced the file since.
+    const flags = fileConstants.O_RDONLY | fileConstants.O_NONBLOCK | fileConstants.O_NOFOLLOW;
+    const close = (handle: FileHandle) => mount.call(() => handle.close());
+    const handle = await mount.call(
+      () => open(realPath, flags),
+      (late) => void close(late),
+    );
+    try {
+      const stat = await mount.call(() => handle.stat());
+      // If the path differs, a link has replaced a directory of it, or the file was renamed.
+      if (stat.isFile() && (await openedPath(handle.fd, realPath)) === realPath) {
+        await checkRules(realPath, stat, linkOwners, rules);
+        openFiles += 1;
+        return openedFile(handle, { path, realPath, stat: statOf(stat), mount }, () => {
+          openFiles -= 1;
+        });
+      }
+      await close(handle);
+      return null;
+    } catch (error) {
+      await close(handle);
+      throw error;
+    }
+  };
+
+  return {
+    resolve: resolvePath,
+    list: async (path) => {
+      const entries = await at(path, () => readdir(path, { withFileTypes: true })).catch(orNull);
+      return (entries ?? []).map((entry) => ({
+        name: entry.name,
+        kind: entry.isFile()
+          ? "file"
+          : entry.isDirectory()
+            ? "directory"
+            : entry.isSymbolicLink()
+              ? "link"
+              : "other",
+      }));
+    },
+    stat: async (path) => {
+      const found = await lstatAt(path).catch(orNull);
+      return found && statOf(found);
+    },
+    open: (path, rules) => openChecked(path, rules).catch(orNull),
+    packed: createCompressedFile,
+    hasRoom: () => openFiles < openFilesMax,
+  };
+};
+
+/** Returns an open file. */
+const openedFile = (
+  handle: FileHandle,
+  facts: Pick<LogFile, "path" | "realPath" | "stat"> & { mount: Mount },
+  onClosed: () => void,
+): LogFile => {
+  const { mount } = facts;
+  return {
+    ...facts,
+    read: (buffer, offset) => mount.call(() => readFully(handle, buffer, offset)),
+    restat: async () => statOf(await mount.call(() => handle.stat())),
+    close: () => mount.call(() => handle.close()).finally(onClosed),
+  };
+};
+
+const readFully = async (handle: FileHandle, buffer: Buffer, offset: number): Promise<Buffer> => {
+  let filled = 0;
+  while (filled < buffer.length) {
+    const { bytesRead } = await handle.read(
+      buffer,
+      filled,
+      buffer.length - filled,
+      offset + filled,
+    );
+    if (bytesRead === 0) break;
+    filled += bytesRead;
+  }
+  return buffer.subarray(0, filled);
+};
+
+/** Returns the path of an open file; without `/proc`, the path by which it was opened. */
+const openedPath = (descriptor: number, path: string): Promise<string> =>
+  readlink(`/proc/self/fd/${descriptor}`).catch(() => path);
+
+const linksMax = 40;
+
+/** The calls with which links are resolved. */
+interface LinkCalls {
+  lstat(path: string): Promise<Stats>;
+  readlink(path: string): Promise<string>;
+}
+
+/** Creates the function that resolves every symbolic link in a path, one by one. It throws for a missing file. */
+const createLinkResolver =
+  ({ lstat: lstatAt, readlink: readlinkAt }: LinkCalls) =>
+  async (path: string): Promise<ResolvedPath> => {
+    const linkOwners: number[] = [];
+    const remaining = resolve(path).split("/").reverse();
+    let resolved = "/";
+    for (let name = remaining.pop(); name !== undefined; name = remaining.pop()) {
+      if (name === "" || name === ".") continue;
+      const next = name === ".." ? dirname(resolved) : join(resolved, name);
+      const found = await lstatAt(next);
+      if (!found.isSymbolicLink()) {
+        resolved = next;
+        continue;
+      }
+      linkOwners.push(found.uid);
+      if (linkOwners.length > linksMax)
+        throw new ForbiddenFileError("it is behind too many symbolic links");
+      const target = await readlinkAt(next);
+      if (target.startsWith("/")) resolved = "/";
+      remaining.push(...target.split("/").reverse());
+    }
+    return { path: resolved, linkOwners };
+  };
+
+/** The calls with which rules are checked. */
+interface RuleCalls {
+  lstat(path: string): Promise<Stats>;
+  resolve(path: string): Promise<ResolvedPath | null>;
+  at<Result>(path: string, act: () => Promise<Result>): Promise<Result>;
+}
+
+/** Limits the search for hard links; the collector's own directories have some dozen entries. */
+const entriesMax = 10_000;
+
+/** Creates the function that throws `ForbiddenFileError` if the rules forbid to read a file. */
+const createRuleCheck = ({ lstat: lstatAt, resolve: resolvePath, at }: RuleCalls) => {
+  /** Returns the real paths of those that exist. */
+  const realPaths = async (paths: readonly string[]): Promise<string[]> => {
+    const found = await Promise.all(paths.map(resolvePath));
+    return found.flatMap((entry) => entry?.path ?? []);
+  };
+
+  /** Reports whether the file is one of `entries` or in a directory among them, by its inode: a hard link has another name. */
+  const hasEntry = async (entries: readonly string[], { dev, ino }: Stats): Promise<boolean> => {
+    let searched = 0;
+    const isIt = async (path: string): Promise<boolean> => {
+      const found = await lstatAt(path).catch(orNull);
+      return found !== null && found.dev === dev && found.ino === ino;
+    };
+    for (const entry of entries) {
+      if (await isIt(entry)) return true;
+      if (!(await lstatAt(entry)).isDirectory()) continue;
+      for await (const child of await at(entry, () => opendir(entry, { recursive: true }))) {
+        // A directory of this size is not only the collector's: then forbid every file with several names.
+        if (++searched > entriesMax) return true;
+        if (child.isFile() && (await isIt(join(child.parentPath, child.name)))) return true;
+      }
+    }
+    return false;
+  };
+
+  return async (
+    path: string,
+    stat: Stats,
+    linkOwners: readonly number[],
+    { neverRead, roots }: FileRules,
+  ): Promise<void> => {
+    if (!linkOwners.every((owner) => isTrustedLink(owner, stat.uid)))
+      throw new ForbiddenFileError(
+        "a symbolic link to it belongs neither to root nor to the file's owner",
+      );
+    const own = await realPaths(neverRead);
+    if (
+      own.some((entry) => isWithin(path, entry)) ||
+      (stat.nlink > 1 && (await hasEntry(own, stat)))
+    )
+      throw new ForbiddenFileError(
+        "it belongs to the collector: its identity, its config or its queue",
+      );
+    if (roots !== undefined && !(await realPaths(roots)).some((root) => isWithin(path, root)))
+      throw new ForbiddenFileError("it is outside management.file_roots");
+  };
+};
+
+const isWithin = (path: string, directory: string): boolean =>
+  path === directory || path.startsWith(directory.endsWith("/") ? directory : `${directory}/`);
+
+/** The most bytes that are read of a compressed file. */
+const unpackedBytesMax = 512 * 1024 * 1024;
+
+const createCompressedFile = (packed: LogFile): CompressedFile => ({
+  outline: async () => {
+    const { size } = packed.stat;
+    const start = await packed.read(Buffer.allocUnsafe(8192), 0);
+    const end = await packed.read(Buffer.allocUnsafe(4), Math.max(0, size - 4));
+    try {
+      const content = gunzipSync(start, { finishFlush: constants.Z_SYNC_FLUSH });
+      return { size: end.readUInt32LE(0), start: content.subarray(0, printBytesMax) };
+    } catch {
+      return undefined;
+    }
+  },
+  unpack: async () => {
+    try {
+      const handle = await unpackedHandle(packed);
+      const { size } = await handle.stat();
+      const content: LogFile = {
+        ...packed,
+        read: (buffer, offset) => readFully(handle, buffer, offset),
+        restat: async () => ({ ...packed.stat, size }),
+        // The compressed file stays open as long as its content: otherwise a new file could get its inode, and be mistaken for it.
+        close: async () => {
+          await handle.close();
+          await packed.close();
+        },
+        stat: { ...packed.stat, size },
+      };
+      return content;
+    } catch (error) {
+      if (isDiskUnwritable(error)) throw error;
+      return undefined;
+    }
+  },
+});
+
+/** Yields a file in pieces. */
+const piecesOf = async function* (file: LogFile): AsyncGenerator<Buffer> {
+  for (let offset = 0; ; ) {
+    const piece = await file.read(Buffer.allocUnsafe(64 * 1024), offset);
+    if (piece.length === 0) return;
+    offset += piece.length;
+    yield piece;
+  }
+};
+
+/** Decompresses a file into an unlinked temporary file. Throws if it is not gzip, or too large. */
+const unpackedHandle = async (packed: LogFile): Promise<FileHandle> => {
+  const path = join(tmpdir(), `svc-collector-${randomUUID()}`);
+  const { O_RDWR, O_CREAT, O_EXCL, O_NOFOLLOW } = fileConstants;
+  const handle = await open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  try {
+    await rm(path);
+    let bytes = 0;
+    await pipeline(
+      Readable.from(piecesOf(packed)),
+      createGunzip(),
+      async (chunks: AsyncIterable<Buffer>) => {
+        for await (const chunk of chunks) {
+          bytes += chunk.length;
+          if (bytes > unpackedBytesMax) throw new RangeError("a compressed file is too large");
+          // Unlike `write`, fails if the disk has room for only a part.
+          await handle.appendFile(chunk);
+        }
+      },
+    );
+    return handle;
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+};

@@ -1,0 +1,256 @@
+/*
+ * Finds the paths of patterns, again and again, without reading directories that have not changed: a directory's modification time changes when
+ * a name is added, removed or renamed in it.
+ */
+import { join, matchesGlob, resolve } from "node:path";
+import type { Clock } from "#kit/clock.ts";
+import { fileKey } from "./position.ts";
+import type { DirectoryEntry, SourceFiles } from "./source-files.ts";
+
+/** Selects the files of a source. */
+export interface FilePatterns {
+  readonly include: readonly string[];
+  readonly exclude: readonly string[];
+  /** Whether `**` descends into linked directories. */
+  readonly followLinks?: boolean;
+  /** Whether `*`, `?` and `**` match names that begin with a dot. */
+  readonly hidden?: boolean;
+}
+
+/** A path that a pattern matches. */
+export interface FoundPath {
+  readonly path: string;
+  /** Its directory, without symbolic links. */
+  readonly directory: string;
+  /** Whether the path itself is a symbolic link. */
+  readonly isLink: boolean;
+}
+
+/** A directory as it was last read. */
+interface Listing {
+  readonly entries: readonly DirectoryEntry[];
+  readonly mtimeMs: number;
+  readonly readAtMs: number;
+  readonly key: string;
+}
+
+/** Reads directories again only when they have changed. */
+export interface Directories {
+  /** Returns the entries of a directory without links in its path: the same array as before, if nothing has changed. */
+  list(realPath: string): Promise<readonly DirectoryEntry[]>;
+  /** Begins a pass, in which each directory is looked at once. */
+  beginPass(): void;
+}
+
+/** File systems tell changes apart by their own clocks, of up to two seconds a tick. */
+const tickMs = 2_000;
+/** After this time a directory is read even if nothing says that it has changed. */
+const backstopMs = 60_000;
+const nothing: readonly DirectoryEntry[] = [];
+
+/** Creates the directories, none of them read. */
+export const createDirectories = (
+  files: Pick<SourceFiles, "list" | "stat">,
+  clock: Pick<Clock, "now">,
+): Directories => {
+  const listings = new Map<string, Listing>();
+  let looked = new Map<string, Promise<readonly DirectoryEntry[]>>();
+
+  const read = async (path: string): Promise<readonly DirectoryEntry[]> => {
+    const stat = await files.stat(path);
+    if (!stat?.isDirectory) {
+      listings.delete(path);
+      return nothing;
+    }
+    const before = listings.get(path);
+    const now = clock.now();
+    const isSame =
+      before?.mtimeMs === stat.mtimeMs &&
+      before.key === fileKey(stat) &&
+      before.readAtMs - stat.mtimeMs > tickMs &&
+      Math.abs(now - before.readAtMs) < backstopMs;
+    if (isSame) return before.entries;
+    const entries = await files.list(path);
+    listings.set(path, { entries, mtimeMs: stat.mtimeMs, readAtMs: now, key: fileKey(stat) });
+    return entries;
+  };
+
+  return {
+    list: (path) => {
+      const pending = looked.get(path) ?? read(path);
+      looked.set(path, pending);
+      return pending;
+    },
+    beginPass: () => {
+      looked = new Map();
+    },
+  };
+};
+
+/** The characters of a segment that is not a plain name. */
+const magic = /[*?[\]{}()!+@\\]/;
+
+/**
+ * Returns `matchesGlob` of one name for one segment of a pattern. Wildcards of the shell leave names out that begin with a dot; with `hidden`
+ * the name matches as if it began with another character.
+ */
+const matchesSegment = (name: string, segment: string, hidden: boolean): boolean =>
+  name === segment ||
+  matchesGlob(name, segment) ||
+  (hidden && name.startsWith(".") && matchesGlob(`\u0001${name.slice(1)}`, segment));
+
+/** Expands braces that have a slash inside, which would not be one segment. */
+export const expandBraces = (pattern: string): string[] => {
+  for (let open = pattern.indexOf("{"); open !== -1; open = pattern.indexOf("{", open + 1)) {
+    const close = pattern.indexOf("}", open);
+    if (close === -1) break;
+    const inside = pattern.slice(open + 1, close);
+    if (!inside.includes("/") || inside.includes("{")) continue;
+    const expand = (part: string) =>
+      expandBraces(pattern.slice(0, open) + part + pattern.slice(close + 1));
+    return inside.split(",").flatMap(expand);
+  }
+  return [pattern];
+};
+
+/** Reports whether the patterns select a path. */
+export const matches = ({ include, exclude }: FilePatterns, path: string): boolean =>
+  include.some((pattern) => matchesGlob(path, pattern)) &&
+  !exclude.some((pattern) => matchesGlob(path, pattern));
+
+/** A directory whose names the last part of a pattern matches. */
+export interface LastPlace {
+  readonly path: string;
+  /** Without symbolic links. */
+  readonly directory: string;
+  readonly entries: readonly DirectoryEntry[];
+}
+
+/** The paths of one pattern. */
+export interface PatternWalk {
+  /** The directories in which its files lie, by the last call of `find`. */
+  places(): readonly LastPlace[];
+  /** Returns the paths in the order of names: the same array as before, if no directory on the way has changed. */
+  find(): Promise<readonly FoundPath[]>;
+}
+
+/** Creates the walk of a pattern, which reads directories through `directories`. */
+export const createWalk = (
+  pattern: string,
+  options: FilePatterns,
+  { files, directories }: WalkDependencies,
+): PatternWalk => {
+  let found: readonly FoundPath[] = [];
+  let places: readonly LastPlace[] = [];
+  /** The directories that were read for it, and what they had. */
+  let read = new Map<string, readonly DirectoryEntry[]>();
+
+  const isUnchanged = async () => {
+    for (const [path, entries] of read)
+      if ((await directories.list(path)) !== entries) return false;
+    return read.size > 0;
+  };
+
+  return {
+    places: () => places,
+    find: async () => {
+      if (await isUnchanged()) return found;
+      const nowRead = new Map<string, readonly DirectoryEntry[]>();
+      const list = async (path: string) => {
+        const entries = await directories.list(path);
+        nowRead.set(path, entries);
+        return entries;
+      };
+      const last: LastPlace[] = [];
+      found = await findPaths(pattern, options, { files, list }, last);
+      places = last;
+      read = nowRead;
+      return found;
+    },
+  };
+};
+
+interface WalkDependencies {
+  readonly files: Pick<SourceFiles, "resolve" | "stat">;
+  readonly directories: Directories;
+}
+
+/** A directory on the way of a walk. */
+interface Place {
+  /** As the pattern writes it. */
+  readonly path: string;
+  /** Without symbolic links. */
+  readonly directory: string;
+  /** The directories on the way to it, and itself, against circles. */
+  readonly above: readonly string[];
+}
+
+const findPaths = async (
+  pattern: string,
+  { exclude, followLinks = false, hidden = false }: FilePatterns,
+  { files, list }: Pick<WalkDependencies, "files"> & Pick<Directories, "list">,
+  places: LastPlace[],
+): Promise<FoundPath[]> => {
+  const found = new Map<string, FoundPath>();
+  const add = (path: string, directory: string, kind: DirectoryEntry["kind"]) => {
+    if (kind !== "file" && kind !== "link") return;
+    if (exclude.some((other) => matchesGlob(path, other))) return;
+    found.set(path, { path, directory, isLink: kind === "link" });
+  };
+
+  const directoryOf = async (
+    path: string,
+    kind: DirectoryEntry["kind"],
+  ): Promise<string | undefined> => {
+    if (kind === "directory") return path;
+    if (kind !== "link") return undefined;
+    const resolved = await files.resolve(path);
+    const stat = resolved && (await files.stat(resolved.path));
+    return stat?.isDirectory ? resolved?.path : undefined;
+  };
+
+  /** Returns the directories of `place` that `**` descends into, or that a segment before the last one names. */
+  const below = async (
+    { path, directory, above }: Place,
+    names: readonly DirectoryEntry[],
+    isDeep: boolean,
+  ) => {
+    const places: Place[] = [];
+    for (const { name, kind } of names) {
+      if (isDeep && kind === "link" && !followLinks) continue;
+      const target = await directoryOf(join(directory, name), kind);
+      if (target === undefined || above.includes(target)) continue;
+      places.push({ path: join(path, name), directory: target, above: [...above, target] });
+    }
+    return places;
+  };
+
+  const walk = async (place: Place, segments: readonly string[]): Promise<void> => {
+    const [segment = "", ...rest] = segments;
+    const isDeep = segment === "**";
+    const isLast = rest.length === 0;
+    if (isDeep && !isLast) await walk(place, rest);
+    const entries = await list(place.directory);
+    const names = entries.filter(({ name }) =>
+      matchesSegment(name, isDeep ? "*" : segment, hidden),
+    );
+    if (isLast) places.push({ path: place.path, directory: place.directory, entries });
+    if (isLast)
+      for (const { name, kind } of names) add(join(place.path, name), place.directory, kind);
+    if (isLast && !isDeep) return;
+    for (const next of await below(place, names, isDeep))
+      await walk(next, isDeep ? segments : rest);
+  };
+
+  for (const expanded of expandBraces(resolve(pattern))) {
+    const segments = expanded.split("/").slice(1);
+    const plain = segments.findIndex((segment) => magic.test(segment));
+    const fixed = plain === -1 ? segments.length - 1 : plain;
+    const base = `/${segments.slice(0, fixed).join("/")}`;
+    const resolved = await files.resolve(base);
+    const directory = resolved?.path;
+    if (directory !== undefined)
+      await walk({ path: base, directory, above: [directory] }, segments.slice(fixed));
+  }
+  return [...found.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
+};
