@@ -1,7 +1,8 @@
 /**
  * `bun run simulate -- [--seed 1] [--seeds 1000] [--plant NAME] [--streamed] [--trace]`: simulates hosts, cores and what they store in on a
  * virtual clock, one history for each seed, and judges what is left (docs/simulation.md). A history that breaks a law is made smaller and
- * printed as a story, with the line that runs it again. `--plants` runs every planted fault until a seed finds it. Stdout ends with one JSON
+ * printed as a story, with the line that runs it again. `--sources` simulates the rotations of file sources instead.
+ * `--plants` runs every planted fault until a seed finds it. Stdout ends with one JSON
  * object; exit code 1 when a law was broken, or when a planted fault was not found.
  */
 import { parseArgs } from "node:util";
@@ -9,6 +10,7 @@ import type { Course } from "./plan.ts";
 import { plants } from "./plants.ts";
 import { shrink } from "./shrink.ts";
 import { simulate } from "./simulate.ts";
+import { runSourcePlants, runSources } from "./sources/run-sources.ts";
 import { reportOf, traceOf } from "./story.ts";
 
 /** How a planted fault was found. */
@@ -54,6 +56,7 @@ const { values } = parseArgs({
     plants: { type: "boolean", default: false },
     trace: { type: "boolean", default: false },
     streamed: { type: "boolean", default: false },
+    sources: { type: "boolean", default: false },
     "keep-size": { type: "boolean", default: false },
     faults: { type: "string" },
     hosts: { type: "string" },
@@ -132,6 +135,14 @@ const runPlants = async () => {
   };
 };
 
-const { isGood, figures } = await (values.plants ? runPlants() : runSeeds());
+const runOfSources = () => {
+  const options = { first, seeds, print: (line: string) => console.error(line) };
+  return values.plants
+    ? runSourcePlants({ ...options, seeds: seeds === 1 ? 300 : seeds })
+    : runSources(options);
+};
+
+const runOther = () => (values.plants ? runPlants() : runSeeds());
+const { isGood, figures } = await (values.sources ? runOfSources() : runOther());
 console.log(JSON.stringify(figures));
 process.exitCode = isGood ? 0 : 1;
