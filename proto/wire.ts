@@ -14,7 +14,7 @@ export class ProtobufError extends Error {
 
 /** Reports that a message exceeds `messageLimits`. The text does not quote it. */
 export class WireLimitError extends ProtobufError {
-  override name = "WireLimitError";
+  override name: string = "WireLimitError";
   /** The repeated field or map that has too many values; undefined when the message as a whole is too large. */
   readonly field: string | undefined;
 
@@ -22,6 +22,11 @@ export class WireLimitError extends ProtobufError {
     super(message);
     this.field = field;
   }
+}
+
+/** Reports that a message nests too deeply. */
+export class WireDepthError extends WireLimitError {
+  override readonly name = "WireDepthError";
 }
 
 /** Returns the tag of a field of up to 15, one byte: its number and its wire type. */

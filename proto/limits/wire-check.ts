@@ -6,6 +6,7 @@ import {
   readTag,
   readValueEnd,
   readWire,
+  WireDepthError,
   WireLimitError,
 } from "../wire.ts";
 import { messageLimits } from "./message-limits.ts";
@@ -15,7 +16,7 @@ import { countValue, createShape, type FieldShape, type Shape } from "./message-
 export interface WireCheck {
   /**
    * Throws `ProtobufError` unless `bytes` are well formed, at every depth that the schema has, and `WireLimitError` as soon as it has counted
-   * more than `messageLimits`. Returns how many strings are not UTF-8.
+   * more than `messageLimits`; `WireDepthError` only if nothing else is wrong. Returns how many strings are not UTF-8.
    */
   check(bytes: Uint8Array): number;
   /** Returns a well-formed message with U+FFFD for every byte sequence in its strings that is not UTF-8, as OTLP recommends. */
@@ -37,8 +38,17 @@ export const createWireCheck = (
       readWire(bytes, (reader) => {
         for (const counter of counters) counter.count = 0;
         const max = isUtf8 ? messageLimits.passed : messageLimits;
-        const checking: Checking = { reader, bytes, isUtf8, max, invalidTexts: 0, fields: 0 };
+        const checking: Checking = {
+          reader,
+          bytes,
+          isUtf8,
+          max,
+          invalidTexts: 0,
+          fields: 0,
+          isTooDeep: false,
+        };
         checkMessage(checking, 0, bytes.length, shape, 0);
+        if (checking.isTooDeep) throw new WireDepthError("the message is nested too deeply");
         return checking.invalidTexts;
       }),
     repairText: (bytes) =>
@@ -57,6 +67,8 @@ interface Checking {
   readonly max: { readonly fields: number; readonly singular: number };
   fields: number;
   invalidTexts: number;
+  /** Messages beyond the limit of the depth were not checked. */
+  isTooDeep: boolean;
 }
 
 /** Checks the bytes from `start` to `end`. Reads tags and lengths of one byte inline, because this runs for every field of every span. */
@@ -68,7 +80,11 @@ const checkMessage = (
   depth: number,
 ) => {
   const { reader, bytes, max } = checking;
-  checkSize(shape, end - start, depth);
+  if (depth > messageLimits.depth) {
+    checking.isTooDeep = true;
+    return;
+  }
+  checkSize(shape, end - start);
   let fields = 0;
   let singular = 0;
   for (let at = start, to = start; at < end; at = to) {
@@ -106,8 +122,7 @@ const checkMessage = (
   countFields(checking, fields);
 };
 
-const checkSize = (shape: Shape, bytes: number, depth: number) => {
-  if (depth > messageLimits.depth) throw new WireLimitError("the message is nested too deeply");
+const checkSize = (shape: Shape, bytes: number) => {
   if (bytes > shape.bytesMax)
     throw new WireLimitError(`${shape.name} is over the limit of ${shape.bytesMax} bytes`);
 };

@@ -1,11 +1,10 @@
-import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { QueueClosedError, QueueFullError } from "#collector/queue/errors.ts";
-import { lengthOf } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { SourceRefusal } from "#proto/completeness/account.ts";
 import type { WireCheck } from "#proto/limits/wire-check.ts";
-import { eachField, ProtobufError, readWire, WireLimitError, wireHead } from "#proto/wire.ts";
+import { ProtobufError, WireDepthError, WireLimitError } from "#proto/wire.ts";
 import type { SourceDependencies } from "../source.ts";
+import { splitExportRequest, withoutDeepItems } from "./request-items.ts";
 import { countItems, type Signal } from "./signals.ts";
 
 /** The outcome of an export request. */
@@ -23,13 +22,27 @@ export type ConsumeOutcome =
   /** Not an export request of this signal; the same bytes will never be accepted. */
   | { status: "invalid"; message: string };
 
+/** An export request as protobuf. */
+export interface ReadRequest {
+  payload: Uint8Array;
+  /** What its conversion from JSON changed. */
+  losses?: ReadLosses;
+}
+
+/** The items that were left out of an export request because they cannot be read, the reason for the first, and the strings that were repaired. */
+export interface ReadLosses {
+  leftOut: number;
+  reason: string;
+  repaired: number;
+}
+
 /**
  * Stores an export request in the queue, for both transports. After a wait for room, drops the request if `isWanted` returns false: its sender
  * has disconnected and will send it again, and it must not be stored twice. `traceparent` is the sender's.
  */
 export type Consume = (
   signal: Signal,
-  payload: Uint8Array,
+  request: ReadRequest,
   isWanted: () => boolean,
   traceparent: string | undefined,
 ) => Promise<ConsumeOutcome>;
@@ -49,7 +62,7 @@ export interface ConsumerLimits {
 /** The consumer of one source. */
 interface Consumer {
   consume: Consume;
-  /** Items that were rejected as too large, and strings in which invalid UTF-8 was replaced. */
+  /** Items that were rejected as too large or unreadable, and strings in which invalid UTF-8 was replaced. */
   counts(): { rejected_items: number; repaired_strings: number };
 }
 
@@ -82,15 +95,14 @@ export const createConsumer = (
     return check;
   };
 
-  /** Returns the payload with valid UTF-8 in all strings, and how many were repaired; else why it is rejected. */
-  const checkPayload = (
+  /** Returns the request with valid UTF-8 in all strings, without items that nest too deeply; else why it is rejected. */
+  const checkRequest = (
     wire: WireCheck,
     signal: Signal,
-    received: Uint8Array,
-  ): ConsumeOutcome | { payload: Uint8Array; repaired: number } => {
+    received: ReadRequest,
+  ): ConsumeOutcome | Required<ReadRequest> => {
     try {
-      const repaired = wire.check(received);
-      return { payload: repaired === 0 ? received : wire.repairText(received), repaired };
+      return readableItems(wire, signal, received);
     } catch (error) {
       if (error instanceof WireLimitError) {
         countRefused("too_large", signal, 1);
@@ -101,9 +113,9 @@ export const createConsumer = (
     }
   };
 
-  const consume: Consume = async (signal, received, isWanted, traceparent) => {
+  const consume: Consume = async (signal, request, isWanted, traceparent) => {
     try {
-      const outcome = await store(signal, received, isWanted, traceparent);
+      const outcome = await store(signal, request, isWanted, traceparent);
       if (outcome.status === "invalid") countRefused("malformed", signal, 1);
       // A sender that has disconnected received no response.
       if (outcome.status === "unavailable" && isWanted()) countRefused("retry", signal, 1);
@@ -114,11 +126,15 @@ export const createConsumer = (
       throw error;
     }
   };
-  const tooLarge = (rejectedItems: number, isSomeStored: boolean): ConsumeOutcome => {
-    const message = `larger than ${limits.itemBytesMax} bytes, the most that can be forwarded`;
-    return isSomeStored
-      ? { status: "partial", message: `some are ${message}`, rejectedItems }
-      : { status: "too_large", message };
+  const stored = (rejected: Rejected, isAnyStored: boolean, losses: ReadLosses): ConsumeOutcome => {
+    const { items, records } = rejected;
+    counts.rejected_items += items + losses.leftOut;
+    counts.repaired_strings += losses.repaired;
+    if (records === 0) return outcomeOf("", items, losses);
+    const tooLarge = `larger than ${limits.itemBytesMax} bytes, the most that can be forwarded`;
+    return isAnyStored || losses.leftOut > 0
+      ? outcomeOf(`some are ${tooLarge}`, items, losses)
+      : { status: "too_large", message: tooLarge };
   };
   const unstored = (error: unknown): ConsumeOutcome => {
     if (error instanceof QueueFullError) return unavailable("the collector's queue is full");
@@ -128,13 +144,14 @@ export const createConsumer = (
   };
   const store: Consume = async (signal, received, isWanted) => {
     const wire = checks.get(signal) ?? (await loadCheck(signal));
-    const checked = checkPayload(wire, signal, received);
+    const checked = checkRequest(wire, signal, received);
     if ("status" in checked) return checked;
-    const { payload, repaired } = checked;
-    if (payload.length === 0) return { status: "stored" };
+    const { payload, losses } = checked;
     if (waitingBytes + payload.length > limits.waitingBytesMax)
       return unavailable("too many requests wait for the queue");
-    const requests = splitExportRequest(payload, limits.envelopeBytesMax);
+    const requests = hasItems(signal, checked)
+      ? splitExportRequest(payload, limits.envelopeBytesMax)
+      : [];
     if (requests === null) {
       countRefused("too_large", signal, 1);
       return { status: "too_large", message: "too much to repeat its resources for every item" };
@@ -157,14 +174,13 @@ export const createConsumer = (
       const options = { signal: timeout.signal(), isWanted };
       const outcome = records.length > 0 ? await append(records, options) : "stored";
       countRefused("too_large", signal, tooLargeCount);
+      countRefused("malformed", signal, losses.leftOut);
       if (outcome === "dropped") {
         const message = "dropped: the collector's queue is full, or too small for the request";
-        return { status: "dropped", message, rejectedItems: countItems(signal, payload) };
+        const dropped = countItems(signal, payload) + losses.leftOut;
+        return { status: "dropped", message, rejectedItems: dropped };
       }
-      counts.rejected_items += rejectedItems;
-      counts.repaired_strings += repaired;
-      if (tooLargeCount > 0) return tooLarge(rejectedItems, records.length > 0);
-      return repairedOutcome(repaired);
+      return stored({ items: rejectedItems, records: tooLargeCount }, records.length > 0, losses);
     } catch (error) {
       return unstored(error);
     } finally {
@@ -174,10 +190,48 @@ export const createConsumer = (
   return { consume, counts: () => ({ ...counts }) };
 };
 
-const repairedOutcome = (repaired: number): ConsumeOutcome => {
-  if (repaired === 0) return { status: "stored" };
-  const message = `replaced invalid UTF-8 in ${repaired} strings`;
-  return { status: "partial", message, rejectedItems: 0 };
+/** How many items, and records of them, are too large to be forwarded. */
+interface Rejected {
+  items: number;
+  records: number;
+}
+
+/** Whether anything of a request can be stored. One whose items were all left out still has their resources. */
+const hasItems = (signal: Signal, { payload, losses }: Required<ReadRequest>): boolean =>
+  losses.leftOut > 0 ? countItems(signal, payload) > 0 : payload.length > 0;
+
+/** Returns the outcome of a request of which `rejectedItems` were rejected, for `why`, beside those that could not be read. */
+const outcomeOf = (
+  why: string,
+  rejectedItems: number,
+  { leftOut, reason, repaired }: ReadLosses,
+): ConsumeOutcome => {
+  const repairs = repaired === 0 ? "" : `replaced invalid UTF-8 in ${repaired} strings`;
+  const message = [why, reason, repairs].filter((text) => text !== "").join("; ");
+  if (message === "") return { status: "stored" };
+  return { status: "partial", message, rejectedItems: rejectedItems + leftOut };
+};
+
+/** Returns what of a request can be stored. Throws `ProtobufError` if nothing of it can. */
+const readableItems = (
+  wire: WireCheck,
+  signal: Signal,
+  { payload, losses = { leftOut: 0, reason: "", repaired: 0 } }: ReadRequest,
+): Required<ReadRequest> => {
+  try {
+    const repaired = wire.check(payload);
+    return {
+      payload: repaired === 0 ? payload : wire.repairText(payload),
+      losses: { ...losses, repaired: losses.repaired + repaired },
+    };
+  } catch (error) {
+    if (!(error instanceof WireDepthError)) throw error;
+    const rest = withoutDeepItems(payload, wire);
+    if (rest.length === payload.length) throw error;
+    const leftOut = losses.leftOut + countItems(signal, payload) - countItems(signal, rest);
+    const reason = losses.reason || `left out ${leftOut} items that nest too deeply`;
+    return readableItems(wire, signal, { payload: rest, losses: { ...losses, leftOut, reason } });
+  }
 };
 
 const countAll = (signal: Signal, requests: readonly Uint8Array[]) =>
@@ -208,110 +262,3 @@ const createSharedTimeout = (
     },
   };
 };
-
-/** Field numbers, the same for every signal: of the resources in a request, and of the children in a resource and in a scope. */
-const resourcesField = 1;
-const childrenField = 2;
-/** The limit of all parts together: otherwise a small request could repeat a large resource for thousands of items. */
-const partsBytesMax = 64 * 1024 * 1024;
-/** Tag and length of the messages around an item. */
-const framingBytes = 24;
-
-/**
- * Splits a well-formed export request of any signal into requests of at most `bytesMax` bytes, each with the resource and scope of
- * its items, in order. An item (span, log record, metric) is never split: one larger than `bytesMax` is alone in its request. Returns
- * null if the parts would be more than 64 MiB.
- */
-export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8Array[] | null => {
-  if (request.byteLength <= bytesMax) return [request];
-  const parts: Uint8Array[] = [];
-  let resources: Uint8Array[] = [];
-  let scopes: Uint8Array[] = [];
-  let items: Uint8Array[] = [];
-  let itemsEnd = 0;
-  let size = 0;
-  let partsBytes = 0;
-
-  const addItem = (start: number, end: number) => {
-    const last = items.at(-1);
-    // Adjacent items are one piece: a request may have a hundred thousand.
-    if (last === undefined || itemsEnd !== start) items.push(request.subarray(start, end));
-    else items[items.length - 1] = request.subarray(last.byteOffset - request.byteOffset, end);
-    itemsEnd = end;
-    size += end - start;
-  };
-  const closeScope = (header: Uint8Array) => {
-    if (items.length > 0) scopes.push(wrap(childrenField, [header, ...items]));
-    items = [];
-  };
-  const closeResource = (header: Uint8Array) => {
-    if (scopes.length > 0) resources.push(wrap(resourcesField, [header, ...scopes]));
-    scopes = [];
-  };
-  const closePart = () => {
-    if (resources.length > 0) parts.push(Buffer.concat(resources));
-    resources = [];
-    size = 0;
-  };
-
-  readWire(request, (reader) => {
-    eachChild(reader, [0, request.length], resourcesField, (_, resource) => {
-      const resourceHeader = headerOf(request, reader, resource);
-      eachChild(reader, resource, childrenField, (_, scope) => {
-        const scopeHeader = headerOf(request, reader, scope);
-        const headers = resourceHeader.length + scopeHeader.length + framingBytes;
-        size += headers;
-        eachChild(reader, scope, childrenField, (start, [, end]) => {
-          const isFirst = items.length === 0 && scopes.length === 0 && resources.length === 0;
-          if (size + end - start > bytesMax && !isFirst && partsBytes <= partsBytesMax) {
-            closeScope(scopeHeader);
-            closeResource(resourceHeader);
-            partsBytes += size;
-            closePart();
-            size = headers;
-          }
-          addItem(start, end);
-        });
-        closeScope(scopeHeader);
-      });
-      closeResource(resourceHeader);
-    });
-  });
-  closePart();
-  return partsBytes > partsBytesMax ? null : parts;
-};
-
-/** `[start, end)` of a message's body. */
-type Span = readonly [start: number, end: number];
-
-/** Calls `visit` with the start and the body of each field with this number. */
-const eachChild = (
-  reader: BinaryReader,
-  [start, end]: Span,
-  number: number,
-  visit: (start: number, body: Span) => void,
-) => {
-  let fieldStart = start;
-  reader.pos = start;
-  eachField(reader, end, (tag, valueEnd) => {
-    if (tag >>> 3 === number) visit(fieldStart, [reader.pos, valueEnd]);
-    fieldStart = valueEnd;
-  });
-};
-
-/** Returns the fields that all children share: resource or scope, and schema URL. */
-const headerOf = (bytes: Uint8Array, reader: BinaryReader, message: Span): Uint8Array => {
-  const header: Uint8Array[] = [];
-  const [start, end] = message;
-  let copied = start;
-  eachChild(reader, message, childrenField, (childStart, [, childEnd]) => {
-    if (childStart > copied) header.push(bytes.subarray(copied, childStart));
-    copied = childEnd;
-  });
-  if (copied < end) header.push(bytes.subarray(copied, end));
-  return header.length === 1 && header[0] ? header[0] : Buffer.concat(header);
-};
-
-/** Encodes the parts as one length-delimited field. */
-const wrap = (number: number, parts: readonly Uint8Array[]): Uint8Array =>
-  Buffer.concat([wireHead(number, lengthOf(parts)), ...parts]);

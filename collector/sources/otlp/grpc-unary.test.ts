@@ -7,12 +7,12 @@ import {
   type OutgoingHttpHeaders,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { gzipSync } from "node:zlib";
+import { deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { GrpcError } from "#proto/grpc-status.ts";
+import { createDecompress } from "./decompress.ts";
 import { createUnaryGrpcHandler } from "./grpc.ts";
-import { createGunzip } from "./gunzip.ts";
 import { createInFlightRequests } from "./otlp-source.ts";
 
 const messageBytesMax = 100_000;
@@ -36,13 +36,16 @@ beforeAll(async () => {
   ]);
   server = createServer();
   const inFlight = createInFlightRequests(1_000_000);
-  const gunzip = createGunzip({ bytesMax: messageBytesMax, waitingBytesMax: messageBytesMax });
+  const decompress = createDecompress({
+    bytesMax: messageBytesMax,
+    waitingBytesMax: messageBytesMax,
+  });
   const onUnread = (path: string, reason: string) => unread.push([path, reason]);
   const onError = (error: unknown) => failures.push(error);
   const options = {
     messageBytesMax,
     inFlight,
-    gunzip,
+    decompress,
     checkCaller: () => undefined,
     onUnread,
     onError,
@@ -103,9 +106,17 @@ it("answers with the response as one message and the status in the trailers", as
   expect(body).toEqual(framed(message));
 });
 
-it("accepts gzip", async () => {
-  const { body } = await call(framed(gzipSync("hello"), true), { "grpc-encoding": "gzip" });
+it.each([
+  ["gzip", gzipSync("hello")],
+  ["zstd", zstdCompressSync("hello")],
+  ["deflate", deflateSync("hello")],
+  ["snappy", Buffer.from("\x05\x10hello")],
+])("accepts %s, and names all that it accepts", async (encoding, message) => {
+  const { fields, body } = await call(framed(message, true), { "grpc-encoding": encoding });
   expect(body).toEqual(framed(Buffer.from("hello")));
+  expect(fields["grpc-accept-encoding"]).toBe(
+    "gzip,zstd,deflate,zlib,snappy,x-snappy-framed,identity",
+  );
 });
 
 it("accepts an uncompressed message where gzip is announced", async () => {
@@ -139,7 +150,14 @@ it.each([
   [
     "another compression",
     framed(gzipSync("a"), true),
-    { "grpc-encoding": "snappy" },
+    { "grpc-encoding": "br" },
+    Code.Unimplemented,
+    "malformed",
+  ],
+  [
+    "repeated compressions, which gRPC lacks",
+    framed(gzipSync(gzipSync("a")), true),
+    { "grpc-encoding": "gzip, gzip" },
     Code.Unimplemented,
     "malformed",
   ],
@@ -161,6 +179,13 @@ it.each([
     "G1: a gzip bomb",
     framed(gzipSync(Buffer.alloc(50_000_000)), true),
     { "grpc-encoding": "gzip" },
+    Code.ResourceExhausted,
+    "too_large",
+  ],
+  [
+    "G1: a zstd bomb",
+    framed(zstdCompressSync(Buffer.alloc(50_000_000)), true),
+    { "grpc-encoding": "zstd" },
     Code.ResourceExhausted,
     "too_large",
   ],

@@ -6,7 +6,9 @@ import { RetryInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "#proto/gen/google/rpc/status_pb.js";
 import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
+import { ExportTraceServiceResponseSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
+import { exportByGrpc, startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
 import { readAll } from "#tests/support/queue.ts";
 
 const varintOf = (value: number) => [...new BinaryWriter().uint32(value).finish()];
@@ -26,6 +28,60 @@ it("stores a request byte for byte, with fields that its schema does not have", 
   expect(await otlp.exportByGrpc(payload)).toHaveLength(0);
   expect(Buffer.from(otlp.envelopes()[0]?.payload ?? [])).toEqual(payload);
 });
+
+it("stores what a client of gRPC compresses with deflate", async () => {
+  await start();
+  const options = { "grpc.default_compression_algorithm": 1 };
+  await exportByGrpc(otlp.source.addresses.grpc ?? "", traceRequest(["a"]), options);
+  expect(otlp.spanNames()).toEqual(["a"]);
+});
+
+it("leaves out a span that nests too deeply, alone, and says so", async () => {
+  await start();
+  const { payload, nested } = deepRequest();
+  const { partialSuccess } = fromBinary(
+    ExportTraceServiceResponseSchema,
+    await otlp.exportByGrpc(payload),
+  );
+  expect(partialSuccess).toMatchObject({
+    rejectedSpans: 1n,
+    errorMessage: "left out 1 items that nest too deeply",
+  });
+  expect(otlp.spanNames()).toEqual(["before", "after"]);
+  expect(otlp.source.counters?.()).toMatchObject({ partial: 1, rejected_items: 1 });
+  const alone = await otlp.exportByGrpc(inScope(nested));
+  expect(fromBinary(ExportTraceServiceResponseSchema, alone).partialSuccess?.rejectedSpans).toBe(
+    1n,
+  );
+  expect(otlp.envelopes()).toHaveLength(1);
+});
+
+it("O3: leaves out deep spans of a large request in 800 ms", async () => {
+  await start();
+  const { nested } = deepRequest();
+  const spans = Buffer.concat(Array(9_000).fill(nested));
+  const exported = () => otlp.exportByGrpc(inScope(spans));
+  expect(await cpuMillisecondsOf(800, exported)).toBeLessThan(800);
+  expect(otlp.envelopes()).toEqual([]);
+});
+
+const wrapped = (tag: number, body: Uint8Array): Uint8Array =>
+  new BinaryWriter().uint32(tag).bytes(body).finish();
+/** A request of these spans. */
+const inScope = (spans: Uint8Array) => wrapped(0x0a, wrapped(0x12, spans));
+
+/** A request of three spans, of which the second nests too deeply, and that one. */
+const deepRequest = () => {
+  let nested: Uint8Array = new Uint8Array();
+  // AnyValue.array_value → ArrayValue.values, again and again, as the value of an attribute of a span.
+  for (let depth = 0; depth < 60; depth++) nested = wrapped(0x2a, wrapped(0x0a, nested));
+  nested = wrapped(0x12, wrapped(0x4a, wrapped(0x12, nested)));
+  const named = (name: string) => wrapped(0x12, wrapped(0x2a, Buffer.from(name)));
+  return {
+    nested,
+    payload: inScope(Buffer.concat([named("before"), nested, named("after")])),
+  };
+};
 
 it("stores any sequence of fields unchanged, also with tags longer than necessary", async () => {
   await start();

@@ -8,14 +8,14 @@ import {
 } from "#proto/grpc-framing.ts";
 import { GrpcError, grpcStatusHeaders } from "#proto/grpc-status.ts";
 import type { Consume } from "./consumer.ts";
-import type { Gunzip } from "./gunzip.ts";
+import { contentEncodings, type Decompress, readContentEncodings } from "./decompress.ts";
 import type { CallerCheck, InFlightRequest, InFlightRequests } from "./otlp-source.ts";
 import { partialSuccessOf, reportUnread, tooLarge, tooMuch } from "./refusals.ts";
 import { encodeResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 
 /**
- * OTLP/gRPC as unary gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md), without a library: one message in, one out, binary, plain or gzip. The
+ * OTLP/gRPC as unary gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md), without a library: one message in, one out, binary, plain or compressed. The
  * client enforces a deadline by a reset of the stream, which `isWanted` reports to the method.
  */
 
@@ -35,7 +35,7 @@ export const otlpMethods = (
     signals.map((signal) => [
       signal.grpcPath,
       async (request, isWanted, traceparent) => {
-        const outcome = await consume(signal, request, isWanted, traceparent);
+        const outcome = await consume(signal, { payload: request }, isWanted, traceparent);
         freeBytes(request);
         return encodeResponse(partialSuccessOf(outcome));
       },
@@ -44,10 +44,10 @@ export const otlpMethods = (
 
 /** Limits of the methods, and the callback for their failures. */
 interface UnaryGrpcOptions {
-  /** The limit of a message before decompression; `gunzip` limits its output. */
+  /** The limit of a message before decompression; `decompress` limits its output. */
   messageBytesMax: number;
   inFlight: InFlightRequests;
-  gunzip: Gunzip;
+  decompress: Decompress;
   checkCaller: CallerCheck;
   /** Receives each request whose message did not reach its method, and why. */
   onUnread(path: string, reason: SourceRefusal): void;
@@ -98,7 +98,7 @@ const httpStatusOf = (headers: IncomingHttpHeaders): 200 | 405 | 415 => {
 const responseHeaders = {
   ":status": 200,
   "content-type": "application/grpc+proto",
-  "grpc-accept-encoding": "gzip,identity",
+  "grpc-accept-encoding": [...contentEncodings, "identity"].join(),
 };
 
 const succeed = (stream: ServerHttp2Stream, response: Uint8Array): void => {
@@ -130,13 +130,17 @@ const isClosed = (stream: ServerHttp2Stream): boolean => stream.destroyed || str
 const readMessage = async (
   stream: ServerHttp2Stream,
   encoding: string | string[] | undefined,
-  { messageBytesMax, inFlight, gunzip }: UnaryGrpcOptions,
+  { messageBytesMax, inFlight, decompress }: UnaryGrpcOptions,
 ): Promise<Uint8Array> => {
   const message = await receiveMessage(stream, messageBytesMax, inFlight);
   if (!message.compressed) return message.data;
-  if (encoding !== "gzip")
-    throw new GrpcError("unimplemented", "the compression must be gzip or none");
-  return await gunzip(message.data);
+  const [known, ...others] = readContentEncodings(String(encoding)) ?? [];
+  if (known === undefined || others.length > 0)
+    throw new GrpcError(
+      "unimplemented",
+      `the compression must be one of ${contentEncodings.join(", ")}`,
+    );
+  return await decompress(message.data, [known]);
 };
 
 /**

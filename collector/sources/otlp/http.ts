@@ -1,19 +1,17 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { JsonValue } from "@bufbuild/protobuf";
-import { JsonDepthError, JsonLimitError, jsonLimits, parseForeignJson } from "#kit/foreign-json.ts";
 import type { SourceRefusal } from "#proto/completeness/account.ts";
 import { encodeGrpcStatus, type GrpcCode, GrpcError, grpcCodes } from "#proto/grpc-status.ts";
-import type { Consume } from "./consumer.ts";
-import type { Gunzip } from "./gunzip.ts";
+import type { Consume, ReadRequest } from "./consumer.ts";
+import { contentEncodings, type Decompress, readContentEncodings } from "./decompress.ts";
 import type { CallerCheck, InFlightRequests } from "./otlp-source.ts";
 import { HttpRefusal, partialSuccessOf, reportUnread, tooLarge, tooMuch } from "./refusals.ts";
 import { encodeResponse, jsonResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 
-/** Encodings of OTLP/HTTP (OTLP specification, "OTLP/HTTP"); a response has the encoding of its request. */
-type Encoding = "protobuf" | "json";
+/** Formats of OTLP/HTTP (OTLP specification, "OTLP/HTTP"); a response has the format of its request. */
+type Format = "protobuf" | "json";
 
-const contentTypes: Record<Encoding, string> = {
+const contentTypes: Record<Format, string> = {
   protobuf: "application/x-protobuf",
   json: "application/json",
 };
@@ -30,23 +28,23 @@ const statuses: Readonly<Partial<Record<GrpcCode, number>>> = {
 
 /** Limits of the handler, and the callback for its failures. */
 interface OtlpHttpOptions {
-  /** The limit of a body before decompression; `gunzip` limits its output. */
+  /** The limit of a body before decompression; `decompress` limits its output. */
   bodyBytesMax: number;
   inFlight: InFlightRequests;
-  gunzip: Gunzip;
+  decompress: Decompress;
   checkCaller: CallerCheck;
   /** Receives each export request that did not reach `consume`, and why. */
   onUnread(signal: Signal, reason: SourceRefusal): void;
   onError(error: unknown): void;
 }
 
-/** Handles OTLP/HTTP: POST of protobuf or JSON, plain or gzip. */
+/** Handles OTLP/HTTP: POST of protobuf or JSON, plain or compressed. */
 export const createOtlpHttpHandler =
   (signals: readonly Signal[], consume: Consume, options: OtlpHttpOptions) =>
   (request: IncomingMessage, response: ServerResponse): void => {
-    const encoding = encodingOf(request);
-    const send = createSend(request, response, encoding ?? "json");
-    answer(request, signals, consume, options, encoding)
+    const format = formatOf(request);
+    const send = createSend(request, response, format ?? "json");
+    answer(request, signals, consume, options, format)
       .then(({ signal, partial }) =>
         send(200, encodeResponse(partial), jsonResponse(signal, partial)),
       )
@@ -55,8 +53,10 @@ export const createOtlpHttpHandler =
           error instanceof GrpcError ? error : new GrpcError("internal", "the collector failed");
         if (refusal !== error && !request.destroyed) options.onError(error);
         const { code, message } = refusal;
-        const status = refusal instanceof HttpRefusal ? refusal.status : (statuses[code] ?? 500);
+        const { status, acceptEncoding } =
+          refusal instanceof HttpRefusal ? refusal : { status: statuses[code] ?? 500 };
         if (status === 405) response.setHeader("Allow", "POST");
+        if (acceptEncoding !== undefined) response.setHeader("Accept-Encoding", acceptEncoding);
         const retryAfterSeconds = refusal.retryAfterSeconds();
         if (retryAfterSeconds > 0) response.setHeader("Retry-After", retryAfterSeconds);
         send(status, encodeGrpcStatus(code, message), { code: grpcCodes[code], message });
@@ -68,7 +68,7 @@ const answer = async (
   signals: readonly Signal[],
   consume: Consume,
   options: OtlpHttpOptions,
-  encoding: Encoding | undefined,
+  format: Format | undefined,
 ) => {
   const refusal = options.checkCaller(request.headers);
   if (refusal !== undefined) throw new GrpcError("permission_denied", refusal);
@@ -77,35 +77,40 @@ const answer = async (
   if (signal === undefined)
     throw new GrpcError("not_found", "no such path; OTLP has /v1/traces, /v1/logs and /v1/metrics");
   if (request.method !== "POST") throw new GrpcError("unimplemented", "only POST is allowed");
-  const payload = await reportUnread(readPayload(request, signal, options, encoding), (reason) =>
+  const read = await reportUnread(readRequest(request, signal, options, format), (reason) =>
     options.onUnread(signal, reason),
   );
   const isWanted = () => !request.socket.destroyed;
-  const outcome = await consume(signal, payload, isWanted, readTraceparent(request.headers));
+  const outcome = await consume(signal, read, isWanted, readTraceparent(request.headers));
   return { signal, partial: partialSuccessOf(outcome) };
 };
 
-/** Returns an export request as protobuf. */
-const readPayload = async (
+/** Reads an export request as protobuf. */
+const readRequest = async (
   request: IncomingMessage,
   signal: Signal,
-  { bodyBytesMax, inFlight, gunzip }: OtlpHttpOptions,
-  encoding: Encoding | undefined,
-): Promise<Uint8Array> => {
-  if (encoding === undefined)
+  { bodyBytesMax, inFlight, decompress }: OtlpHttpOptions,
+  format: Format | undefined,
+): Promise<ReadRequest> => {
+  if (format === undefined)
     throw new HttpRefusal(
       415,
       "the content type must be application/x-protobuf or application/json",
     );
-  const body = await decompress(
-    await readBody(request, bodyBytesMax, inFlight),
-    request.headers["content-encoding"],
-    gunzip,
-  );
-  return encoding === "protobuf" ? body : await parseJson(signal, body);
+  const encodings = readContentEncodings(request.headers["content-encoding"]);
+  if (encodings === undefined) throw unknownEncoding();
+  const body = await decompress(await readBody(request, bodyBytesMax, inFlight), encodings);
+  if (format === "protobuf") return { payload: body };
+  const { readJsonRequest } = await import("./json-request.ts");
+  return readJsonRequest(signal, body);
 };
 
-const encodingOf = (request: IncomingMessage): Encoding | undefined => {
+const unknownEncoding = () => {
+  const known = contentEncodings.join(", ");
+  return new HttpRefusal(415, `the content encoding must be up to three of ${known}`, known);
+};
+
+const formatOf = (request: IncomingMessage): Format | undefined => {
   const type = request.headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
   if (type === contentTypes.protobuf) return "protobuf";
   return type === contentTypes.json ? "json" : undefined;
@@ -140,64 +145,13 @@ const readBody = async (
   return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
 };
 
-const decompress = async (
-  body: Buffer,
-  header: string | undefined,
-  gunzip: Gunzip,
-): Promise<Uint8Array> => {
-  const encoding = header?.trim().toLowerCase();
-  if (encoding === undefined || encoding === "identity") return body;
-  if (encoding !== "gzip") throw new HttpRefusal(415, "the content encoding must be gzip or none");
-  return await gunzip(body);
-};
-
-/** Converts an export request in OTLP/JSON to protobuf: ids in hex, unknown members ignored, enums by number or name. */
-const parseJson = async (signal: Signal, body: Uint8Array): Promise<Uint8Array> => {
-  const { requestFromJson } = await import("./schemas.ts");
-  try {
-    const json = parseForeignJson(body, jsonLimits.otlp) as JsonValue;
-    encodeIds(json);
-    return requestFromJson(signal, json);
-  } catch (error) {
-    if (error instanceof JsonLimitError && !(error instanceof JsonDepthError))
-      throw new GrpcError("resource_exhausted", `${error.message}: send fewer items at once`);
-    // The parsers' errors have no types of their own, and their messages quote the body.
-    throw new GrpcError("invalid_argument", "the body is not an OTLP/JSON export request");
-  }
-};
-
-/** The fields that OTLP/JSON writes in hex where protobuf's JSON has base64. As member names they occur nowhere else. */
-const idFields = new Set([
-  "traceId",
-  "spanId",
-  "parentSpanId",
-  "trace_id",
-  "span_id",
-  "parent_span_id",
-]);
-
-/** Converts the ids to base64, in place: a copy would double the memory. */
-const encodeIds = (value: JsonValue): void => {
-  if (typeof value !== "object" || value === null) return;
-  if (Array.isArray(value)) {
-    for (const item of value) encodeIds(item);
-    return;
-  }
-  for (const name of Object.keys(value)) {
-    const member = value[name] as JsonValue;
-    if (typeof member === "string" && idFields.has(name))
-      value[name] = Uint8Array.fromHex(member).toBase64();
-    else encodeIds(member);
-  }
-};
-
 const createSend =
-  (request: IncomingMessage, response: ServerResponse, encoding: Encoding) =>
+  (request: IncomingMessage, response: ServerResponse, format: Format) =>
   (status: number, protobuf: Uint8Array, json: object): void => {
     if (response.destroyed) return;
-    const body = encoding === "protobuf" ? protobuf : JSON.stringify(json);
+    const body = format === "protobuf" ? protobuf : JSON.stringify(json);
     // The unread rest of the body would otherwise be parsed as the next request on this connection.
     if (!request.complete) response.setHeader("Connection", "close");
-    response.writeHead(status, { "Content-Type": contentTypes[encoding] });
+    response.writeHead(status, { "Content-Type": contentTypes[format] });
     response.end(body);
   };

@@ -12,8 +12,8 @@ import { hostPortForm, splitHostPort } from "#proto/collector-config/schema.ts";
 import type { SourceRefusal } from "#proto/completeness/account.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 import { type Consume, type ConsumerLimits, createConsumer } from "./consumer.ts";
+import { createDecompress } from "./decompress.ts";
 import { createUnaryGrpcHandler, otlpMethods } from "./grpc.ts";
-import { createGunzip } from "./gunzip.ts";
 import { createOtlpHttpHandler } from "./http.ts";
 import { type Signal, signals } from "./signals.ts";
 import { traceConsume } from "./trace-consume.ts";
@@ -79,7 +79,10 @@ export const createOtlpSource = (
   const { bodyBytesMax, inFlightBytesMax, ...consumerLimits } = { ...defaultLimits, ...limits };
   const addresses: { grpc?: string; http?: string } = {};
   const inFlight = createInFlightRequests(inFlightBytesMax);
-  const gunzip = createGunzip({ bytesMax: bodyBytesMax, waitingBytesMax: inFlightBytesMax });
+  const decompress = createDecompress({
+    bytesMax: bodyBytesMax,
+    waitingBytesMax: inFlightBytesMax,
+  });
   const stopping = new AbortController();
   const consumer = createConsumer(name, consumerLimits, dependencies, stopping.signal);
   const counts = {
@@ -131,7 +134,7 @@ export const createOtlpSource = (
       const signal = signals.find(({ grpcPath }) => grpcPath === path);
       if (signal !== undefined) countUnread(signal, reason);
     };
-    const limits = { messageBytesMax: bodyBytesMax, inFlight, gunzip, onUnread, onError };
+    const limits = { messageBytesMax: bodyBytesMax, inFlight, decompress, onUnread, onError };
     server.once("listening", () => {
       const options = { ...limits, checkCaller: checkCaller(listener, server) };
       server.on("stream", createUnaryGrpcHandler(otlpMethods(signals, consume), options));
@@ -151,7 +154,7 @@ export const createOtlpSource = (
   const createHttp = (listener: OtlpListenerConfig): HttpServer => {
     const server = createHttpServer({ requestTimeout: 30_000, requireHostHeader: false });
     containFailures(server, onError);
-    const limits = { bodyBytesMax, inFlight, gunzip, onUnread: countUnread, onError };
+    const limits = { bodyBytesMax, inFlight, decompress, onUnread: countUnread, onError };
     server.once("listening", () => {
       const options = { ...limits, checkCaller: checkCaller(listener, server) };
       server.on("request", createOtlpHttpHandler(signals, consume, options));

@@ -14,10 +14,13 @@ export const tooMuch = (): GrpcError =>
 /** A refusal of an argument that has a status of its own over HTTP. */
 export class HttpRefusal extends GrpcError {
   readonly status: 413 | 415;
+  /** What `Content-Encoding` may name instead (RFC 9110, 12.5.3). */
+  readonly acceptEncoding: string | undefined;
 
-  constructor(status: HttpRefusal["status"], message: string) {
+  constructor(status: HttpRefusal["status"], message: string, acceptEncoding?: string) {
     super("invalid_argument", message);
     this.status = status;
+    this.acceptEncoding = acceptEncoding;
   }
 }
 

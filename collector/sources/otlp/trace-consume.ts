@@ -8,16 +8,16 @@ import type { Consume } from "./consumer.ts";
  */
 export const traceConsume =
   (consume: Consume, source: string, tracer: Tracer): Consume =>
-  (signal, payload, isWanted, traceparent) =>
+  (signal, request, isWanted, traceparent) =>
     tracer.serve(
       {
         name: `receive ${signal.path}`,
         kind: "server",
-        facts: { "svc.source": source, "svc.bytes": payload.length },
+        facts: { "svc.source": source, "svc.bytes": request.payload.length },
       },
       isRecordedBySender(traceparent) ? undefined : traceparent,
       async (span) => {
-        const outcome = await consume(signal, payload, isWanted, traceparent);
+        const outcome = await consume(signal, request, isWanted, traceparent);
         span.set({ "svc.outcome": outcome.status });
         if (outcome.status === "unavailable") span.fail();
         return outcome;

@@ -8,7 +8,7 @@ import { createWireCheck } from "#proto/limits/wire-check.ts";
 import { ProtobufError, WireLimitError } from "#proto/wire.ts";
 import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
-import { splitExportRequest } from "./consumer.ts";
+import { splitExportRequest } from "./request-items.ts";
 import { countItems, signals } from "./signals.ts";
 
 const { check, repairText } = createWireCheck(Schema, isUtf8);
