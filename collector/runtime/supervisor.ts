@@ -54,7 +54,8 @@ interface SupervisorOptions {
 /**
  * Runs a collector until `signal` aborts; resolves when everything is stopped and the queue is closed. At the start it rejects, equally
  * stopped, if the queue cannot be opened (`QueueLockedError`, `QueueVersionError`) or a source cannot start (`SourceStartError`). It waits for
- * a queue whose disk fails, sends heartbeats and rejects telemetry. Later, neither a lost connection nor a config that cannot run ends it.
+ * a queue whose disk fails, sends heartbeats and rejects telemetry, and for an address in use. Later, neither a lost connection nor a config
+ * that cannot run ends it.
  */
 export const superviseCollector = async (
   options: SupervisorOptions,
@@ -144,10 +145,8 @@ const runWithQueue = async (
   try {
     const session = await openSession(options, { state, queue, conditions, usable });
     running = { state, queue, sources, session, conditions };
-    // Files wait where they are: their positions are in the queue.
-    await sources.apply(
-      sourceSettings(state.loaded).filter(({ type }) => usable === undefined || type === "otlp"),
-    );
+    const configs = sourceSettings(state.loaded).filter(canRun(usable));
+    await sources.apply(configs, { retries: !isTrial });
     state.effectiveHash = state.loaded.runningConfigHash;
     socket = await serveStatus(state.loaded.config.buffer.dir, compose, log);
     onStarted();
@@ -166,6 +165,12 @@ const runWithQueue = async (
   }
   return next;
 };
+
+/** Selects the sources that can run. Without a queue files wait where they are: their positions are in it. */
+const canRun =
+  (usable: AbortSignal | undefined) =>
+  ({ type }: SourceSettings): boolean =>
+    usable === undefined || type === "otlp";
 
 /** Puts each change of the files into effect, until the signal aborts or the queue must be reopened with the config that it returns. */
 const followFiles = async (
@@ -340,7 +345,7 @@ const reload = async (options: SupervisorOptions, running: Running, next: Usable
   const { log } = options;
   const { state, sources } = running;
   try {
-    await sources.apply(sourceSettings(next));
+    await sources.apply(sourceSettings(next), { retries: false });
   } catch (error) {
     rejectConfig(state, next, error, log);
     return;

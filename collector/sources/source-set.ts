@@ -10,9 +10,9 @@ export interface SourceSet {
   /**
    * Runs exactly the sources of `configs`. A source with an unchanged config keeps running. The others stop before new ones start,
    * which may use their addresses. If one cannot start, restarts the previous sources as far as possible and throws
-   * `SourceStartError`.
+   * `SourceStartError`. With `retries`, an address that cannot be used does not count as that.
    */
-  apply(configs: readonly SourceSettings[]): Promise<void>;
+  apply(configs: readonly SourceSettings[], options: { retries: boolean }): Promise<void>;
   running(): readonly Source[];
   /** Stops all sources. Never rejects. */
   stop(): Promise<void>;
@@ -28,11 +28,11 @@ interface Running {
 export const createSourceSet = (create: (config: SourceSettings) => Source): SourceSet => {
   let running: Running[] = [];
 
-  const start = async (config: SourceSettings): Promise<void> => {
+  const start = async (config: SourceSettings, retries: boolean): Promise<void> => {
     const source = create(config);
     running.push({ key: JSON.stringify(config), config, source });
     try {
-      await source.start();
+      await source.start({ retries });
     } catch (cause) {
       const reason = cause instanceof Error ? cause.message : "unknown reason";
       throw new SourceStartError(`source ${source.name} cannot start: ${reason}`, { cause });
@@ -56,16 +56,16 @@ export const createSourceSet = (create: (config: SourceSettings) => Source): Sou
   };
 
   return {
-    apply: async (configs) => {
+    apply: async (configs, { retries }) => {
       const before = running.map(({ config }) => config);
       const { missing, surplus } = compare(configs);
       await stopAll(surplus);
       try {
-        for (const config of missing) await start(config);
+        for (const config of missing) await start(config, retries);
       } catch (error) {
         const changes = compare(before);
         await stopAll(changes.surplus);
-        for (const config of changes.missing) await start(config).catch(() => undefined);
+        for (const config of changes.missing) await start(config, true).catch(() => undefined);
         throw error;
       }
     },

@@ -24,8 +24,11 @@ export type SourceSettings =
 export interface Source {
   /** The value of `NewRecord.source`. */
   readonly name: string;
-  /** Resolves once the source accepts input; rejects if it cannot, as with an address in use. */
-  start(): Promise<void>;
+  /**
+   * Resolves once the source accepts input; rejects if it cannot, as with an address in use. With `retries` it resolves although an address
+   * cannot be used, reports that as its condition, and tries again until it can.
+   */
+  start(options?: { retries: boolean }): Promise<void>;
   /** Resolves once the source has stored what it accepted and appends nothing more. */
   stop(): Promise<void>;
   /** Returns why it does not do its work; undefined if it does. */

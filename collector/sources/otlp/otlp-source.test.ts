@@ -7,16 +7,23 @@ import { OTLPTraceExporter as GrpcExporter } from "@opentelemetry/exporter-trace
 import { OTLPTraceExporter as HttpExporter } from "@opentelemetry/exporter-trace-otlp-proto";
 import { resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import {
   ExportTraceServiceRequestSchema,
   ExportTraceServiceResponseSchema,
 } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { findPorts } from "#scripts/ports.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { eventually } from "#tests/support/eventually.ts";
-import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
+import {
+  exportByGrpc,
+  spansOf,
+  startTestOtlp,
+  type TestOtlp,
+  traceRequest,
+} from "#tests/support/otlp.ts";
 import { createOtlpSource } from "./otlp-source.ts";
 
 let otlp: TestOtlp;
@@ -261,6 +268,57 @@ it("rejects an address in use, and closes its other listener", async () => {
   await expect(second.start()).rejects.toMatchObject({ code: "EADDRINUSE" });
   const [error] = await once(connect(`http://127.0.0.1:${port}`), "error");
   expect(error).toMatchObject({ code: "ECONNREFUSED" });
+});
+
+it("with retries, receives on its other listener while an address is in use, and reports it until it listens", async () => {
+  await start();
+  const [port] = await findPorts(1);
+  const clock = createTestClock();
+  const log = createTestLog();
+  const { append } = otlp.queue;
+  const second = createOtlpSource(
+    { grpc: { listen: otlp.source.addresses.grpc ?? "" }, http: { listen: `127.0.0.1:${port}` } },
+    { append, refused: () => undefined, clock, log },
+  );
+  onTestFinished(second.stop);
+  await second.start({ retries: true });
+  const post = () =>
+    fetch(`http://${second.addresses.http}/v1/traces`, {
+      method: "POST",
+      headers: { "content-type": "application/x-protobuf" },
+      body: traceRequest(["a"]),
+    });
+  expect((await post()).status).toBe(200);
+  const condition = { code: "source_failed", reason: expect.stringMatching(/^otlp: .*EADDRINUSE/) };
+  for (let attempt = 0; attempt < 3; attempt++) {
+    await clock.advance(5_000);
+    expect(second.condition?.()).toMatchObject(condition);
+  }
+  expect(log.lines.filter(({ level }) => level === "error")).toHaveLength(1);
+  await otlp.source.stop();
+  await eventually(async () => {
+    await clock.advance(5_000);
+    expect(second.addresses.grpc).toBe(otlp.source.addresses.grpc);
+  });
+  await exportByGrpc(second.addresses.grpc ?? "", traceRequest(["b"]));
+  expect(otlp.spanNames()).toEqual(["a", "b"]);
+  await clock.advance(90_000);
+  expect(second.condition?.()).toBeUndefined();
+});
+
+it.each([
+  ["in use", () => otlp.source.addresses.http ?? ""],
+  ["of another host", () => "192.0.2.1:4318"],
+])("stops while an address is %s", async (_, address) => {
+  await start();
+  const { append } = otlp.queue;
+  const second = createOtlpSource(
+    { http: { listen: address() } },
+    { append, refused: () => undefined, clock: systemClock, log: createTestLog() },
+  );
+  await second.start({ retries: true });
+  expect(second.condition?.()).toMatchObject({ code: "source_failed" });
+  await second.stop();
 });
 
 it("rejects a waiting request when it stops, so that its sender retries", async () => {

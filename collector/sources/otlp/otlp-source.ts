@@ -8,13 +8,13 @@ import {
 import type { AddressInfo, Server as NetServer } from "node:net";
 import { isLoopbackHost } from "#kit/confidential-url.ts";
 import { containFailures } from "#kit/contain-failures.ts";
-import { hostPortForm, splitHostPort } from "#proto/collector-config/schema.ts";
 import type { SourceRefusal } from "#proto/completeness/account.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 import { type Consume, type ConsumerLimits, createConsumer } from "./consumer.ts";
 import { createDecompress } from "./decompress.ts";
 import { createUnaryGrpcHandler, otlpMethods } from "./grpc.ts";
 import { createOtlpHttpHandler } from "./http.ts";
+import { createListeners } from "./listeners.ts";
 import { type Signal, signals } from "./signals.ts";
 import { traceConsume } from "./trace-consume.ts";
 
@@ -77,7 +77,6 @@ export const createOtlpSource = (
   const { name = "otlp" } = config;
   const { log, clock } = dependencies;
   const { bodyBytesMax, inFlightBytesMax, ...consumerLimits } = { ...defaultLimits, ...limits };
-  const addresses: { grpc?: string; http?: string } = {};
   const inFlight = createInFlightRequests(inFlightBytesMax);
   const decompress = createDecompress({
     bytesMax: bodyBytesMax,
@@ -110,7 +109,7 @@ export const createOtlpSource = (
   };
   const consume =
     dependencies.tracer === undefined ? counted : traceConsume(counted, name, dependencies.tracer);
-  const listeners: (HttpServer | Http2Server)[] = [];
+  const listeners = createListeners<HttpServer | Http2Server>(name, dependencies, stopping.signal);
   const sessions = new Set<ServerHttp2Session>();
 
   /** Call it once the server listens: only then is the address of a name such as `localhost` known. */
@@ -165,7 +164,7 @@ export const createOtlpSource = (
   const stop = async () => {
     stopping.abort(new Error("the source is stopping"));
     const drained = new AbortController();
-    const servers = listeners.splice(0);
+    const servers = await listeners.take();
     const closed = servers.map(closeServer);
     for (const session of sessions) session.close();
     const destroy = () => {
@@ -180,16 +179,14 @@ export const createOtlpSource = (
 
   return {
     name,
-    addresses,
-    start: async () => {
+    addresses: listeners.addresses,
+    start: async ({ retries } = { retries: false }) => {
       try {
         for (const transport of ["grpc", "http"] as const) {
           const listener = config[transport];
           if (listener === undefined) continue;
-          const server = transport === "grpc" ? createGrpc(listener) : createHttp(listener);
-          addresses[transport] = await listen(server, listener.listen);
-          listeners.push(server);
-          log.info({ source: name, transport, address: addresses[transport] }, "listening");
+          const create = () => (transport === "grpc" ? createGrpc(listener) : createHttp(listener));
+          await listeners.open({ transport, address: listener.listen, create }, retries);
         }
       } catch (error) {
         await stop();
@@ -197,23 +194,10 @@ export const createOtlpSource = (
       }
     },
     stop,
+    condition: listeners.condition,
     counters: () => ({ ...counts, ...consumer.counts() }),
   };
 };
-
-const listen = (server: NetServer, address: string): Promise<string> =>
-  new Promise((resolve, reject) => {
-    const { host, port } = splitHostPort(address) ?? {};
-    if (host === undefined || port === undefined)
-      throw new TypeError(`the listen address ${hostPortForm}`);
-    server.once("error", reject);
-    server.listen({ host, port }, () => {
-      server.off("error", reject);
-      const bound = server.address();
-      const boundPort = typeof bound === "object" && bound !== null ? bound.port : port;
-      resolve(`${host.includes(":") ? `[${host}]` : host}:${boundPort}`);
-    });
-  });
 
 const closeServer = (server: HttpServer | Http2Server): Promise<void> =>
   new Promise((resolve) => {
