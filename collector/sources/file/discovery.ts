@@ -107,10 +107,11 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     for (const [key, position] of unfinished) {
       const { path } = position;
       const directory = directoryOf(position);
-      const mayHaveGrown = before.get(key) || neighbours.wasBlind(directory);
-      missed.set(key, mayHaveGrown);
+      const id = identify(position);
+      const mayHaveGrown = before.get(id) || neighbours.wasBlind(directory);
+      missed.set(id, mayHaveGrown);
       const isSettled =
-        before.has(key) &&
+        before.has(id) &&
         !incomplete.has(directory) &&
         patternFiles.isWalked(path) &&
         !patternFiles.isFound(path, key) &&
@@ -192,7 +193,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     const hasChanged = await patternFiles.beginPass();
     neighbours.beginPass(patternFiles.listed());
     const mayCopiesDiffer = await copies.mayDiffer();
-    if (wasSettled && !hasChanged && !mayCopiesDiffer) return;
+    if (wasSettled && !hasChanged && !mayCopiesDiffer) return neighbours.endPass();
     opener.beginPass();
     const known = checkpoints(fileCheckpoints);
     const newPatterns = new Set(
@@ -217,6 +218,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     const stillCut = new Set(unfinished.values().map(({ path }) => path));
     cuts.settle(cut.filter((path) => !stillCut.has(path)));
     await prune();
+    neighbours.endPass();
   };
 
   return {
@@ -301,6 +303,10 @@ const findPositions = (
   }
   return found;
 };
+
+/** Returns what a position is known by, whatever its key is. */
+const identify = ({ path, offset, head, mark = head }: Position): string =>
+  `${path}:${offset}:${mark.sha256}`;
 
 /** Returns where the file of a position was. */
 const nameOf = (position: Position): FollowedName => ({

@@ -57,7 +57,10 @@ export const createLosses = ({
     counts: () => counts,
     /** Counts what files were known to have, and do not have where they continue. */
     countMissing: async ({ missing }: Placement) => {
-      for (const { path, bytes } of missing) await countGap(path, bytes);
+      for (const { path, bytes } of missing) {
+        await countGap(path, bytes);
+        if (wasBlind(dirname(path))) await countGap(path, 0);
+      }
     },
     /** Ends a position. Its file had the bytes that were seen, and may have got more if nobody looked for a while. */
     giveUp: async (key: string, position: Position, mayHaveGrown: boolean) => {

@@ -35,12 +35,21 @@ export const createNeighbours = ({
 }: Dependencies) => {
   /** The entries of each directory when it was last looked into. */
   const examined = new Map<string, readonly DirectoryEntry[]>();
-  /** When each of these directories was last listed. */
+  /** The directories that this pass lists. */
+  const listed = new Set<string>();
+  /** When a pass that listed one of these directories has last ended. */
   const listedAt = new Map<string, number>();
   /** Directories that were not listed for a while before this pass. */
   const blind = new Set<string>();
   /** Directories in which not every file could be opened. */
   const unopened = new Set<string>();
+
+  /** Notes that this pass lists a directory. */
+  const note = (directory: string) => {
+    const before = listedAt.get(directory) ?? Number.NEGATIVE_INFINITY;
+    if (clock.monotonic() - before > blindMs) blind.add(directory);
+    listed.add(directory);
+  };
 
   /** Opens a file of a directory unless it is followed. */
   const open = async (path: string) => {
@@ -82,15 +91,15 @@ export const createNeighbours = ({
   };
 
   return {
-    /** Notes that a pass lists these directories. */
-    beginPass: (listed: Iterable<string>) => {
+    /** Begins a pass that lists these directories. */
+    beginPass: (directoriesOfFiles: Iterable<string>) => {
       blind.clear();
-      const now = clock.monotonic();
-      for (const directory of listed) {
-        if (now - (listedAt.get(directory) ?? Number.NEGATIVE_INFINITY) > blindMs)
-          blind.add(directory);
-        listedAt.set(directory, now);
-      }
+      listed.clear();
+      for (const directory of directoriesOfFiles) note(directory);
+    },
+    /** Ends a pass that has decided on everything that it found. */
+    endPass: () => {
+      for (const directory of listed) listedAt.set(directory, clock.monotonic());
     },
     /** Opens the files beside `names`, in directories that have changed. */
     lookBeside: async (
@@ -101,10 +110,7 @@ export const createNeighbours = ({
       for (const [directory, bases] of byDirectory(names)) {
         const entries = await directories.list(directory);
         const isUnchanged = examined.get(directory) === entries;
-        if (!listedAt.has(directory)) {
-          blind.add(directory);
-          listedAt.set(directory, clock.monotonic());
-        }
+        note(directory);
         const mayHaveMore = unopened.delete(directory);
         if (isUnchanged && !mayHaveMore && !mustLook(directory)) continue;
         examined.set(directory, entries);

@@ -177,14 +177,15 @@ const createComparisons = (
     // Rotation gives copies other names.
     if (isFound && base === file.path) return false;
     const { size } = file.stat;
-    for (const { file: followed, ahead: position } of tailsOf(base)) {
-      const { size: followedSize } = await followed.restat();
-      if (await isCopyOf(file, size, { file: followed, position, followedSize })) return true;
+    const followed = [
+      ...[...tailsOf(base)].map(({ file: other, ahead }) => ({ file: other, position: ahead })),
+      ...placed.filter(({ position }) => position.path === base),
+    ];
+    for (const { file: other, position } of followed) {
+      const { size: followedSize } = await other.restat();
+      if (await isCopyOf(file, size, { file: other, position, followedSize })) return true;
     }
     for (const cut of cutsOf(base)) if (await continues(file, size, cut)) return true;
-    for (const other of placed)
-      if (other.position.path === base && (await isBeginningOf(file, size, other.file)))
-        return true;
     return false;
   },
 });
