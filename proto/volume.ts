@@ -40,13 +40,6 @@ export const HostVolumeView = v.strictObject({
   usual_bytes: NumberOrNull,
 });
 
-/** Why core stores nothing more of a host in this hour (docs/volume.md). */
-export const HoldView = v.strictObject({
-  budget: v.string(),
-  since: IsoTimestamp,
-  until: IsoTimestamp,
-});
-
 /** Response of `GET /v1/collector/volume`. */
 export const VolumeReport = v.strictObject({
   generated_at: IsoTimestamp,

@@ -7,7 +7,11 @@ import {
   fleetConditions,
   fleetStates,
 } from "#proto/fleet-health/vocabulary.ts";
-import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
+import {
+  type NumberColumn,
+  type ReportedNumber,
+  reportedNumbers,
+} from "#proto/management/reported-numbers.ts";
 import { watchStates } from "#proto/watch/vocabulary.ts";
 import { watchEventKinds } from "#proto/watch/watch.ts";
 
@@ -32,9 +36,26 @@ const host = {
   device_id: text("The host's own name for itself, the last part of its identity."),
 };
 
-const reported = (numbers: Record<string, ReportedNumber>) =>
+const numberMeanings: Readonly<Record<NumberColumn, string>> = {
+  queue_records: "Records in the collector's queue; null before the first heartbeat.",
+  queue_bytes: "Size of the queue; null before the first heartbeat.",
+  queue_bytes_max: "Largest allowed size of the queue.",
+  queue_oldest_record_age_seconds: "Age of the oldest record; null when the queue is empty.",
+  dropped_records_total: "Records that the collector dropped, in all.",
+  dead_letters: "Records that core rejected, in all.",
+  queue_forks: "How often the queue continued under a new id, because core knew a copy of it.",
+  file_gaps: "Times that the collector lost lines of rotated files.",
+  file_gap_bytes: "Size of those lines, as far as it is known.",
+  rss_bytes: "Resident memory of the collector's process; null if it does not report it.",
+  cpu_ms: "CPU time of the process since its start.",
+};
+
+const reported = (numbers: Readonly<Record<string, ReportedNumber & { column: NumberColumn }>>) =>
   Object.fromEntries(
-    Object.values(numbers).map(({ column, meaning, unit }) => [column, bigint(meaning, unit)]),
+    Object.values(numbers).map(({ column, unit }) => [
+      column,
+      bigint(numberMeanings[column], unit),
+    ]),
   );
 const queue = reported(reportedNumbers.queue);
 

@@ -1,7 +1,8 @@
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { FleetFacets } from "#proto/fleet-health/facets.ts";
-import type { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { Rollout } from "#proto/rollout/rollout.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { createRolloutLab } from "#tests/support/rollout.ts";

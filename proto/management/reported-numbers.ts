@@ -1,6 +1,6 @@
 /**
  * The numbers of a heartbeat, each described once: its schema, tables, statements, statuses, the report, exports, filters, orders and the
- * chat's relations take from here what they need. CONTRIBUTING.md says how to add one.
+ * types of the chat's relations take from here what they need. CONTRIBUTING.md says how to add one.
  */
 
 /** A number of a heartbeat. */
@@ -11,12 +11,10 @@ export interface ReportedNumber {
   readonly absent?: "zero" | "unknown" | "null";
   /** Decides how people read and write it. */
   readonly unit: string;
-  /** In words, for the chat. */
-  readonly meaning: string;
   /** Its name among the facts of a host; without one, the page words it by itself. */
   readonly label?: string;
-  /** Its column in the CSV exports: of the queue in those of its risk, of the process in all. */
-  readonly csv?: string;
+  /** Its name in the CSV exports, `column` by default: of the queue in those of its risk, of the process in all. They do not have it if false. */
+  readonly csv?: string | false;
   /** Its name in `StatusFigures`: a status carries it, so that the digest of the report leaves it out. */
   readonly status?: string;
   /** Its column in `fleet_status`: a figure changes with each heartbeat of a host that works, and alone leaves the stored report as it is. */
@@ -39,19 +37,15 @@ export const reportedNumbers = {
       column: "queue_records",
       status: "queueRecords",
       figure: "queue_records",
-      csv: "queue_records",
       label: "Records",
       unit: "records",
-      meaning: "Records in the collector's queue; null before the first heartbeat.",
     }),
     bytes: number({
       column: "queue_bytes",
       status: "queueBytes",
       figure: "queue_bytes",
-      csv: "queue_bytes",
       sorts: true,
       unit: "bytes",
-      meaning: "Size of the queue; null before the first heartbeat.",
       filter: {
         part: "queueAboveBytes",
         parameter: "queue_above_bytes",
@@ -63,71 +57,64 @@ export const reportedNumbers = {
       column: "queue_bytes_max",
       csv: "queue_max_bytes",
       unit: "bytes",
-      meaning: "Largest allowed size of the queue.",
     }),
     oldest_record_age_seconds: number({
       column: "queue_oldest_record_age_seconds",
       absent: "null",
-      csv: "queue_oldest_record_age_seconds",
       status: "oldestRecordAgeSeconds",
       figure: "queue_oldest_seconds",
       label: "Oldest record",
       unit: "seconds",
-      meaning: "Age of the oldest record; null when the queue is empty.",
     }),
     dropped_records_total: number({
       column: "dropped_records_total",
       status: "droppedRecordsTotal",
-      csv: "dropped_records_total",
       label: "Dropped in all",
       unit: "records",
-      meaning: "Records that the collector dropped, in all.",
     }),
     dead_letters: number({
       column: "dead_letters",
       absent: "zero",
       status: "deadLetters",
-      csv: "dead_letters",
       label: "Dead letters",
       unit: "records",
-      meaning: "Records that core rejected, in all.",
     }),
     forks_total: number({
       column: "queue_forks",
+      csv: false,
       absent: "zero",
       label: "New queue ids",
       unit: "forks",
-      meaning: "How often the queue continued under a new id, because core knew a copy of it.",
     }),
     file_gaps_total: number({
       column: "file_gaps",
+      csv: false,
       absent: "zero",
       unit: "times",
-      meaning: "Times that the collector lost lines of rotated files.",
     }),
     file_gap_bytes_total: number({
       column: "file_gap_bytes",
+      csv: false,
       absent: "zero",
       unit: "bytes",
-      meaning: "Size of those lines, as far as it is known.",
     }),
   },
   /** Of the collector's process: all of them are figures, which `fleet_status` has under the same names, -1 for none. */
   process: {
     rss_bytes: number({
       column: "rss_bytes",
+      csv: false,
       status: "rssBytes",
       figure: "rss_bytes",
       label: "Memory",
       unit: "bytes",
-      meaning: "Resident memory of the collector's process; null if it does not report it.",
     }),
     cpu_ms: number({
       column: "cpu_ms",
+      csv: false,
       status: "cpuMs",
       figure: "cpu_ms",
       unit: "milliseconds",
-      meaning: "CPU time of the process since its start.",
     }),
   },
 } satisfies Record<"queue" | "process", Record<string, ReportedNumber>>;

@@ -11,7 +11,7 @@
  * tables, and its receipts verify.
  */
 
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import { beaconSource } from "../fleet-sim/drive/wire.ts";
 import type { LabContext } from "../lab/context.ts";
 import { type Deployment, startDeployment } from "../lab/deployment.ts";

@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import { findPorts, isListening } from "../ports.ts";
 import type { LabContext } from "./context.ts";
 import { startLabEdge } from "./core-process.ts";

@@ -10,6 +10,7 @@ import { hostsAt } from "#functions/store/fleet/history.ts";
 import { fleetPredicate } from "#functions/store/fleet/predicate.ts";
 import { selectHosts, type ViewedFleet } from "#functions/store/fleet/select-hosts.ts";
 import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import {
   changeFilter,
   distinctStates,
@@ -17,7 +18,6 @@ import {
   filterPartNames,
   withoutHistory,
 } from "#proto/fleet-health/filter.ts";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import {
   attentionStates,
   configProgress,

@@ -5,10 +5,10 @@ import { dayAt, saveDays } from "#functions/store/completeness/days.ts";
 import { findFleetPage } from "#functions/store/fleet/report.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import type { FleetFacets } from "#proto/fleet-health/facets.ts";
 import { changeFilter, type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import {
   exportKinds,
   fleetSeverities,

@@ -1,9 +1,10 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, expect, it } from "vitest";
 import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import type { FleetFacets } from "#proto/fleet-health/facets.ts";
-import type { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { FleetTimelineView } from "#proto/fleet-health/timeline.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";

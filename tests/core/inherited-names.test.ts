@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { otlpLineOf } from "#admin/terminal/otlp-lines.ts";
 import { labelColumns } from "#functions/v1/collector/health/export.ts";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import type { EnvelopeLine } from "#proto/telemetry/line.ts";
 import { recordTexts } from "#proto/telemetry/record-texts.ts";
 import { useTestCore } from "../support/core.ts";

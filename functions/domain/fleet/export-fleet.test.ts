@@ -17,7 +17,8 @@ const start = async () => {
     asked: {},
   });
   const texts = async function* () {
-    for await (const rows of batches) yield rows.map(({ id }) => `${id}\n`).join("");
+    for await (const rows of batches)
+      yield rows.map(({ identity_id }) => `${identity_id}\n`).join("");
   };
   return textStream(texts(), { clock: test.clock, idleMs: 60_000 }).getReader();
 };

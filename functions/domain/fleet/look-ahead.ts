@@ -74,7 +74,7 @@ const expiresBetween = (from: Date, until: Date): FleetFilter => ({
 });
 
 const expiryOf = (row: FleetRow): FleetAhead["certificates"]["first"][number] => ({
-  identity_id: row.id,
+  identity_id: row.identity_id,
   device_id: row.device_id,
   expires_at: new Date(row.successor_not_after ?? row.certificate_not_after).toISOString(),
 });
@@ -84,7 +84,7 @@ const fillingOf = (row: FleetRow, now: number): FleetAhead["queues"]["fullest"][
   const bytesMax = Number(row.queue_bytes_max);
   const ageSeconds = Number(row.queue_oldest_record_age_seconds);
   return {
-    identity_id: row.id,
+    identity_id: row.identity_id,
     device_id: row.device_id,
     bytes,
     max_bytes: bytesMax,

@@ -9,7 +9,7 @@ import {
   type HostBackground,
 } from "#functions/store/fleet/report.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
-import { historyMax } from "#proto/fleet-health/report.ts";
+import { historyMax } from "#proto/fleet-health/host.ts";
 import { readFleetRules } from "./rules.ts";
 import { readFleetView } from "./view-rules.ts";
 

@@ -374,15 +374,3 @@ export const inventoryPredicate = (status: EnrolledStatus, rules: FleetRules): E
       return and(found("identity_id", removedHosts), stillSends(rules));
   }
 };
-
-/** Parts of the statement of rows (report.ts): the status of a host, and who owns it. */
-export const inventoryOfRow = ({ now }: FleetRules): { columns: SQL; join: SQL } => ({
-  columns: sql`case when not exists (select from inventory) then null when n.name is null
-      then case when f.revoked_from > ${timestampAt(now)} then 'unexpected' end
-    when n.removed_at is null then 'expected' when f.still_sends then 'gone' end as inventory_status,
-    n.owner as inventory_owner`,
-  join: sql`left join lateral (
-      select name, owner, removed_at from inventory_host where name in (f.device_id, f.identity)
-      order by removed_at nulls first limit 1
-    ) n on true`,
-});

@@ -1,25 +1,17 @@
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import type * as v from "valibot";
 import type { Reenrollment } from "#drizzle/schema/enrollment.ts";
-import type { RenewalStatus } from "#drizzle/schema/health.ts";
 import { dayMs } from "#kit/clock.ts";
+import { membersOfRow, type RowColumn, type rowColumns } from "#proto/fleet-health/columns.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import {
-  type Drift,
-  type EnrolledStatus,
   type ExportKind,
   type FleetCondition,
   type FleetSort,
-  type FleetState,
-  type Forwarding,
   fleetConditions,
   forwardings,
 } from "#proto/fleet-health/vocabulary.ts";
-import type { Labels } from "#proto/labels.ts";
-import {
-  everyNumber,
-  type NumberColumn,
-  sortedFigures,
-} from "#proto/management/reported-numbers.ts";
+import { everyNumber, sortedFigures } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, defineStatement, firstRow } from "../database/statements.ts";
 import { always, column, never, timestampAt } from "./columns/expression.ts";
@@ -28,7 +20,6 @@ import {
   fleetPredicate,
   incompleteHoursByHost,
   incompleteHoursOf,
-  inventoryOfRow,
   stillSends,
 } from "./predicate.ts";
 import {
@@ -50,71 +41,61 @@ import {
   type ViewedFleet,
 } from "./select-hosts.ts";
 
-type FlagsAndNumbers = Record<`is_${FleetCondition}`, boolean> &
-  Record<NumberColumn, string | null>;
+type NameOf<Column, Name> = Column extends { column: infer Own } ? Own : Name;
 
-/** A collector as the driver returns it: times as text, 64-bit integers as decimal strings. */
-export type FleetRow = FlagsAndNumbers & {
-  id: string;
-  identity: string;
-  device_id: string;
-  hostname: string | null;
-  platform: string;
-  version: string;
-  labels: Labels;
-  state: FleetState;
-  enrolled_at: string;
-  revoked_at: string | null;
-  last_heartbeat_at: string | null;
-  last_envelope_at: string | null;
-  forwarding: Forwarding | null;
-  forwarder_connected: boolean | null;
-  forwarder_last_ack_at: string | null;
-  forwarder_last_error: string | null;
-  last_auth_failure_at: string | null;
-  last_auth_failure_reason: string | null;
-  /** When revocation, expiry and the state `cert_expiring` begin; `-infinity` and `infinity` as in the table. */
-  revoked_from: string;
-  expired_from: string;
-  expiring_from: string;
-  certificate_id: string;
-  certificate_status: "active" | "replaced" | "revoked";
-  certificate_issued_at: string;
-  certificate_not_after: string;
-  certificate_renew_after: string;
-  certificate_revoked_at: string | null;
-  successor_id: string | null;
-  successor_not_after: string | null;
-  successor_renew_after: string | null;
-  config_error: string | null;
-  reported_conditions: string | null;
-  running_config_hash: string | null;
-  desired_config_hash: string | null;
-  last_known_good_config_hash: string | null;
-  drift: Drift;
-  gap_ranges: string | null;
-  gap_records_max: string | null;
-  gap_last_at: string | null;
-  starts: number | null;
-  core: string | null;
-  subnet: string | null;
-  /** Of the last 24 hours; null if none is settled. */
-  incomplete_hours: number | null;
-  /** Null without an inventory, and for a host that is not in it and does not send. */
-  inventory_status: EnrolledStatus | null;
-  inventory_owner: string | null;
-  /** Null until the host's volume is counted. */
-  day_bytes: string | null;
-  usual_bytes: string | null;
-  hold: { budget: string; since: string; until: string } | null;
-  dropped_since_previous: boolean | null;
-  renewal_status: RenewalStatus | null;
-  renewal_last_error: string | null;
-  config_invalid_since: string | null;
-  queue_at_risk_since: string | null;
-  renewal_failed_since: string | null;
-  version_since: string | null;
+/** The columns of a member of the row: the names in SQL, and null where the group may be absent. */
+type ColumnsOf<Member, Name> = Member extends {
+  prefix: infer Prefix extends string;
+  columns: infer Columns;
+  absent: infer Absent;
+}
+  ? {
+      [Own in keyof Columns & string]: {
+        name: NameOf<Columns[Own], `${Prefix}${Own}`>;
+        column: Columns[Own];
+        absent: Absent extends "never" ? never : null;
+      };
+    }[keyof Columns & string]
+  : { name: Name; column: Member; absent: never };
+
+type NamedColumns = {
+  [Name in keyof typeof rowColumns]: ColumnsOf<(typeof rowColumns)[Name], Name>;
+}[keyof typeof rowColumns];
+
+/** What the driver returns of a column: times as text, 64-bit integers as decimal strings. */
+type Stored<Column> =
+  Column extends Pick<RowColumn, "sql" | "type">
+    ? Column["sql"] extends "timestamptz" | "bigint"
+      ? string | Extract<v.InferOutput<Column["type"]>, null>
+      : v.InferOutput<Column["type"]>
+    : never;
+
+type StoredColumns = {
+  [Each in NamedColumns as Each["name"]]: Stored<Each["column"]> | Each["absent"];
 };
+
+/** A collector as the driver returns it, with the facts that explain its conditions. */
+export type FleetRow = Omit<
+  StoredColumns,
+  "certificate_status" | "conditions" | "successor_status"
+> &
+  Record<`is_${FleetCondition}`, boolean> & {
+    revoked_at: string | null;
+    /** When revocation, expiry and the state `cert_expiring` begin; `-infinity` and `infinity` as in the table. */
+    revoked_from: string;
+    expired_from: string;
+    expiring_from: string;
+    certificate_status: "active" | "replaced" | "revoked";
+    certificate_issued_at: string;
+    certificate_revoked_at: string | null;
+    config_error: string | null;
+    reported_conditions: string | null;
+    dropped_since_previous: boolean | null;
+    config_invalid_since: string | null;
+    queue_at_risk_since: string | null;
+    renewal_failed_since: string | null;
+    version_since: string | null;
+  };
 
 /** Hours that began within this time count as `incomplete_hours`. */
 const incompleteSince = ({ now }: FleetRules) => now.getTime() - dayMs;
@@ -176,14 +157,17 @@ export const findFleetRow = (view: ViewedFleet, id: string): Promise<FleetRow | 
     selectRows(view, sql`select identity_id from fleet_host where identity_id = ${id}::uuid`),
   );
 
-/** Numbers of the last status, and those that the report alone has. */
+/** The numbers of the last status, and the columns that the newest report alone has. */
 const figures = sql.raw(
   everyNumber
     .flatMap(({ column, figure }) => (figure ? `nullif(${figure}, -1) as ${column}` : []))
     .join(", "),
 );
-const numbersOfReport = sql.raw(
-  everyNumber.flatMap(({ column, figure }) => (figure ? [] : `h.${column}`)).join(", "),
+const reportedColumns = sql.raw(
+  membersOfRow()
+    .flatMap(({ columns }) => columns)
+    .flatMap(({ column, isReported }) => (isReported ? `h.${column}` : []))
+    .join(", "),
 );
 
 /** A row as it is selected: the enumerations by their index. */
@@ -248,22 +232,25 @@ const rowOf = (row: SelectedRow): FleetRow =>
 
 /** `chosen` selects ids from the narrow table, so that a sort of the whole fleet uses little memory. */
 const statementOfRows = (rules: FleetRules, chosen: SQL, where = always): SQL => {
-  const { ofHosts, columns, joins, isNewest } =
-    rules.past === undefined ? newestFacts(rules) : factsAt(rules.now);
+  const at = timestampAt(rules.now);
+  const isPast = rules.past !== undefined;
+  const isNow = sql.raw(String(!isPast));
   return sql`
-    select f.*, f.identity_id as id, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
-      c.renew_after as certificate_renew_after, s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
-      h.config_errors[1] as config_error, array_to_string(h.reported_conditions, '; ') as reported_conditions,
-      nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
-      ${numbersOfReport}, h.dropped_since_previous, h.renewal_status, h.renewal_last_error,
-      coalesce(l.labels, '{}') as labels, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
+    select f.*, ${isPast ? columnsOfPast(at) : columnsOfNow(rules)}, ${reportedColumns},
+      c.issued_at as certificate_issued_at, c.not_after as certificate_not_after, c.renew_after as certificate_renew_after,
+      s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
+      h.config_errors[1] as config_error, array_to_string(h.reported_conditions, '; ') as reported_conditions, h.dropped_since_previous,
+      nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash, coalesce(l.labels, '{}') as labels,
+      case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
+      v.day_bytes, v.usual_bytes, b.budget as held_by_budget, b.since as held_since, b.until as held_until, n.owner as inventory_owner,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
     from (select identity_id as selected_id, row_number() over () as rank from (${chosen}) sorted) selected
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
-        label_set_id, ${ofHosts}, drift, desired_config, revoked_from, expired_from, expiring_from, last_ack_seconds,
-        ${figures}, starts, nullif(core, '') as core, nullif(subnet, '') as subnet, nullif(last_heartbeat_at, ${never}) as last_heartbeat_at,
+        label_set_id, enrolled_at, drift, desired_config, revoked_from, expired_from, expiring_from, last_ack_seconds,
+        ${figures}, starts as restarts, nullif(core, '') as core, nullif(subnet, '') as subnet,
+        nullif(last_heartbeat_at, ${never}) as last_heartbeat_at, ${isPast ? pastFacts : sql``}
         ${stillSends(rules)} as still_sends, ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${conditionFlags(rules)}
       from ${hostsOf(rules)} where identity_id = selected_id and ${where} limit 1
@@ -272,14 +259,54 @@ const statementOfRows = (rules: FleetRules, chosen: SQL, where = always): SQL =>
     cross join lateral (select * from collector_identity where id = selected_id limit 1) i
     cross join lateral (select * from certificate where id = f.certificate_id limit 1) c
     left join lateral (select * from label_set where id = f.label_set_id limit 1) l on true
-    left join lateral (select * from certificate where id = f.unused_successor_id and not_after > ${timestampAt(rules.now)} limit 1) s
-      on true
-    left join lateral (select * from collector_health where identity_id = selected_id limit 1) h on ${isNewest}
-    left join lateral (select * from ingest_host where host_id = i.identity limit 1) e on true
-    left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on ${isNewest}
-    ${joins}
+    left join lateral (select * from certificate where id = f.unused_successor_id and not_after > ${at} limit 1) s on true
+    -- History has none of these.
+    left join lateral (select * from collector_health where identity_id = selected_id limit 1) h on ${isNow}
+    left join lateral (select * from ingest_host where host_id = i.identity limit 1) e on ${isNow}
+    left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on ${isNow}
+    left join lateral (select * from host_volume where host_id = i.identity limit 1) v on ${isNow}
+    left join lateral (select * from held_host where host_id = i.identity and until > ${at} limit 1) b on ${isNow}
+    left join lateral (
+      select * from inventory_host where name in (f.device_id, f.identity) order by removed_at nulls first limit 1
+    ) n on ${isNow}
     order by selected.rank`;
 };
+
+/** Returns the columns that are read otherwise of the past: from the newest report and events, and the inventory. */
+const columnsOfNow = (rules: FleetRules): SQL => sql`
+  i.revoked_at, i.last_auth_failure_at, i.last_auth_failure_reason, coalesce(h.hostname, i.hostname) as hostname, e.last_envelope_at,
+  c.status as certificate_status, c.revoked_at as certificate_revoked_at, h.running_config_hash, h.last_known_good_config_hash,
+  h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since, h.version_since, h.forwarder_connected,
+  ${incompleteHoursOf(sql`i.identity`, incompleteSince(rules))} as incomplete_hours,
+  case when not exists (select from inventory) then null
+    when n.name is null then case when f.revoked_from > ${timestampAt(rules.now)} then 'unexpected' end
+    when n.removed_at is null then 'expected' when f.still_sends then 'gone' end as inventory_status`;
+
+/** The facts of a past host from which its columns are read. */
+const pastFacts = sql`nullif(hostname, '') as known_hostname, nullif(last_envelope_at, ${never}) as known_envelope_at, running_config,
+  last_known_good_config, condition_since, version_since as known_version_since, config_invalid, renewal_failed,
+  forwarder_connected as is_connected,`;
+
+/** Returns the same columns from history; null where it has none. */
+const columnsOfPast = (at: SQLWrapper): SQL => sql`
+  ${revokedBy(sql`i`, at)} as revoked_at, null as last_auth_failure_at, null as last_auth_failure_reason, f.known_hostname as hostname,
+  f.known_envelope_at as last_envelope_at,
+  case when c.revoked_at <= ${at} then 'revoked' when c.replaced_at <= ${at} then 'replaced' else 'active' end as certificate_status,
+  ${revokedBy(sql`c`, at)} as certificate_revoked_at, nullif(encode(f.running_config, 'hex'), '') as running_config_hash,
+  nullif(encode(f.last_known_good_config, 'hex'), '') as last_known_good_config_hash,
+  ${sinceIf(sql`f.config_invalid and not f.renewal_failed`)} as config_invalid_since,
+  ${sinceIf(sql`not f.config_invalid and not f.renewal_failed`)} as queue_at_risk_since,
+  ${sinceIf(sql`f.renewal_failed`)} as renewal_failed_since, f.known_version_since as version_since,
+  case when f.last_heartbeat_at is not null then f.is_connected end as forwarder_connected,
+  null::int as incomplete_hours, null as inventory_status`;
+
+/** The time of a revocation that had happened by then; null otherwise. */
+const revokedBy = (table: SQL, at: SQLWrapper): SQL =>
+  sql`case when ${table}.revoked_at <= ${at} then ${table}.revoked_at end`;
+
+/** Only the start of the first condition that a host reported is known. */
+const sinceIf = (isFirst: SQL): SQL =>
+  sql`case when f.condition_since > ${never} and ${isFirst} then f.condition_since end`;
 
 /** The policy of a host, and every config error that its last heartbeat reported; null without a heartbeat. */
 export interface HostBackground extends Record<string, unknown> {
@@ -300,62 +327,3 @@ export const findHostBackground = (
     from collector_identity i join enrollment_policy p on p.id = i.policy_id left join collector_health h on h.identity_id = i.id
     where i.id = ${identityId}::uuid`),
   );
-
-/** The facts from which rules decide: fragments of the statement of rows, which joins the identity `i`, the certificate `c` and others. */
-interface RowFacts {
-  /** Columns of the hosts, for `columns`. */
-  ofHosts: SQL;
-  columns: SQL;
-  joins: SQL;
-  /** Whether the row has the newest report, and the losses of a restored database. */
-  isNewest: SQL;
-}
-
-/** Returns today's facts: from the newest report and events, what core stored of the host on a day, the budget that holds it, its owner. */
-const newestFacts = (rules: FleetRules): RowFacts => {
-  const inventory = inventoryOfRow(rules);
-  return {
-    ofHosts: sql`enrolled_at`,
-    columns: sql`i.revoked_at, i.last_auth_failure_at, i.last_auth_failure_reason, coalesce(h.hostname, i.hostname) as hostname,
-      e.last_envelope_at, c.status as certificate_status, c.revoked_at as certificate_revoked_at, h.running_config_hash,
-      h.last_known_good_config_hash, h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since, h.version_since,
-      h.forwarder_connected, v.day_bytes, v.usual_bytes, held.hold,
-      ${incompleteHoursOf(sql`i.identity`, incompleteSince(rules))} as incomplete_hours, ${inventory.columns}`,
-    joins: sql`left join lateral (select day_bytes, usual_bytes from host_volume where host_id = i.identity limit 1) v on true
-      left join lateral (select jsonb_build_object('budget', budget, 'since', since, 'until', until) as hold
-        from held_host where host_id = i.identity and until > ${timestampAt(rules.now)} limit 1) held on true
-      ${inventory.join}`,
-    isNewest: sql`true`,
-  };
-};
-
-/** The time of a revocation that had happened by then; null otherwise. */
-const revokedBy = (table: SQL, at: SQLWrapper): SQL =>
-  sql`case when ${table}.revoked_at <= ${at} then ${table}.revoked_at end`;
-
-/** Only the start of the first condition that a host reported is known. */
-const sinceIf = (isFirst: SQL): SQL =>
-  sql`case when f.condition_since > ${never} and ${isFirst} then f.condition_since end`;
-
-/** Returns past facts: from history. */
-const factsAt = (now: Date): RowFacts => {
-  const at = timestampAt(now);
-  return {
-    ofHosts: sql`enrolled_at, nullif(hostname, '') as known_hostname, nullif(last_envelope_at, ${never}) as known_envelope_at,
-      running_config, last_known_good_config, condition_since, version_since as known_version_since, config_invalid, renewal_failed,
-      forwarder_connected as is_connected`,
-    columns: sql`${revokedBy(sql`i`, at)} as revoked_at, null as last_auth_failure_at, null as last_auth_failure_reason,
-      f.known_hostname as hostname, f.known_envelope_at as last_envelope_at,
-      case when c.revoked_at <= ${at} then 'revoked' when c.replaced_at <= ${at} then 'replaced' else 'active' end as certificate_status,
-      ${revokedBy(sql`c`, at)} as certificate_revoked_at, nullif(encode(f.running_config, 'hex'), '') as running_config_hash,
-      nullif(encode(f.last_known_good_config, 'hex'), '') as last_known_good_config_hash,
-      ${sinceIf(sql`f.config_invalid and not f.renewal_failed`)} as config_invalid_since,
-      ${sinceIf(sql`not f.config_invalid and not f.renewal_failed`)} as queue_at_risk_since,
-      ${sinceIf(sql`f.renewal_failed`)} as renewal_failed_since, f.known_version_since as version_since,
-      case when f.last_heartbeat_at is not null then f.is_connected end as forwarder_connected,
-      null::bigint as day_bytes, null::bigint as usual_bytes, null as hold, null::int as incomplete_hours, null as inventory_status,
-      null as inventory_owner`,
-    joins: sql``,
-    isNewest: sql`false`,
-  };
-};

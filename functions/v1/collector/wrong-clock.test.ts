@@ -9,7 +9,7 @@ import { loadHosts } from "#functions/store/fleet/columns/resident-hosts.ts";
 import { createCheckpoints } from "#functions/store/fleet/past/checkpoints.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import type { Clock } from "#kit/clock.ts";
-import type { FleetHealthDetail } from "#proto/fleet-health/report.ts";
+import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestToken, sendHeartbeat, type TestCollector } from "#tests/support/collector.ts";
 import { type TestCore, useTestCore } from "#tests/support/core.ts";

@@ -1,4 +1,4 @@
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import type { FleetHealth } from "../health/read-health.ts";
 import { stepsOf } from "../scenario/host-steps.ts";
 import type { Plan } from "../scenario/plan.ts";

@@ -1,4 +1,4 @@
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import { type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import type { FleetHealth } from "./read-health.ts";
 

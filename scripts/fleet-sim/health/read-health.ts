@@ -1,6 +1,6 @@
 import * as v from "valibot";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import { FleetHealthReport } from "#proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 
 /** The health of a fleet, as core reports it. */
 export interface FleetHealth {

@@ -1,4 +1,4 @@
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import { plainText, spellOut } from "#proto/plain-text.ts";
 
 /**

@@ -1,6 +1,7 @@
 import { useLocation, useNavigate, useParams } from "@solidjs/router";
 import { createMemo, createResource, createSignal, Match, Show, Switch } from "solid-js";
-import { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { FleetHealthDetail } from "#proto/fleet-health/host.ts";
+import { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { CertificatePage, type CertificateView } from "#proto/operator/certificate.ts";
 import { HostDiagView } from "#proto/operator/host-diag.ts";
 import { isUuid } from "#proto/values.ts";

@@ -56,7 +56,9 @@ describe("pages from core's memory", () => {
       do {
         const expected = await findFleetPage(stored, filter, { ...page, after });
         const actual = await findFleetPage(await resident(), filter, { ...page, after });
-        expect(actual.rows.map(({ id }) => id)).toEqual(expected.rows.map(({ id }) => id));
+        expect(actual.rows.map((row) => row.identity_id)).toEqual(
+          expected.rows.map((row) => row.identity_id),
+        );
         expect(actual.next?.id).toBe(expected.next?.id);
         // Either kind of cursor continues the other's page.
         after = pages % 2 === 0 ? actual.next : expected.next;
@@ -113,7 +115,7 @@ describe("hosts in core's memory", () => {
     const page = { sort: "identity", order: "asc", limit: 5_100, after: null } as const;
     const wanted = await findFleetPage(stored, {}, page);
     const { rows } = await findFleetPage(await resident(), {}, page);
-    expect(rows.map(({ id }) => id)).toEqual(wanted.rows.map(({ id }) => id));
+    expect(rows.map((row) => row.identity_id)).toEqual(wanted.rows.map((row) => row.identity_id));
     expect(rows).toHaveLength(5_100);
   });
 

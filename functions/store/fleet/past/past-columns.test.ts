@@ -222,7 +222,9 @@ describe("the past in core's memory", () => {
           const page = { sort, order: "desc", limit: 50, after: null } as const;
           const expected = await findFleetPage(stored, filter, page);
           const actual = await findFleetPage(resident, filter, page);
-          expect(actual.rows.map(({ id }) => id)).toEqual(expected.rows.map(({ id }) => id));
+          expect(actual.rows.map((row) => row.identity_id)).toEqual(
+            expected.rows.map((row) => row.identity_id),
+          );
           expect(actual.next?.id).toBe(expected.next?.id);
         }
       }

@@ -1,16 +1,16 @@
 import * as v from "valibot";
 import type { ConfiguredCore } from "#functions/core.ts";
 import { exportFleet } from "#functions/domain/fleet/export-fleet.ts";
-import { type CsvColumns, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
+import { type CsvColumns, csvRoute, viewsOf } from "#functions/http/csv.ts";
 import type { LabelKeys } from "#functions/store/fleet/labels.ts";
+import { type FleetHealthRow, membersOfRow } from "#proto/fleet-health/columns.ts";
 import { filterFromQuery, filterQuery, PastTime } from "#proto/fleet-health/filter.ts";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import {
   type ExportKind,
   exportKinds,
   type FleetCondition,
 } from "#proto/fleet-health/vocabulary.ts";
-import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
+import { isRecord } from "#proto/values.ts";
 import { healthRowView } from "./row.ts";
 
 const ExportQuery = filterQuery({
@@ -18,33 +18,33 @@ const ExportQuery = filterQuery({
   at: v.optional(PastTime),
 });
 
+const rowMembers = membersOfRow();
+
 type ExportColumns = CsvColumns<FleetHealthRow>;
 
-/** Reads a member of a part of the row; null without the part. */
-const memberOf =
-  (part: keyof FleetHealthRow, name: string) =>
+/** Reads a column; empty where a host lacks its group. */
+const cellOf =
+  (member: keyof FleetHealthRow, name: string) =>
   (row: FleetHealthRow): string | number | null => {
-    const members = (row[part] ?? {}) as Record<string, string | number | boolean | null>;
-    const value = members[name] ?? null;
-    return typeof value === "boolean" ? String(value) : value;
+    const own: unknown = row[member];
+    const value = isRecord(own) ? own[name] : own;
+    if (typeof value === "number") return value;
+    return value === null || value === undefined ? null : String(value);
   };
 
-/** Returns columns of members of a part of the row, named by both unless `prefix` says otherwise; empty without the part. */
-const columnsOfPart = <Part extends keyof FleetHealthRow>(
-  part: Part,
-  names: readonly (keyof NonNullable<FleetHealthRow[Part]> & string)[],
-  prefix = `${part}_`,
-): ExportColumns => Object.fromEntries(names.map((name) => [prefix + name, memberOf(part, name)]));
-
-/** Returns the columns of the numbers of the queue or the process. */
-const numberColumns = (group: "queue" | "process"): ExportColumns =>
+/** Returns the columns of some members of the row, in the row's order. */
+const columnsOf = (...names: readonly (keyof FleetHealthRow)[]): ExportColumns =>
   Object.fromEntries(
-    Object.entries<ReportedNumber>(reportedNumbers[group]).flatMap(([name, { csv }]) =>
-      csv === undefined ? [] : [[csv, memberOf(group, name)]],
-    ),
+    rowMembers
+      .filter(({ name }) => names.includes(name))
+      .flatMap(({ name: member, columns }) =>
+        columns.flatMap(({ name, column, csv = column }) =>
+          csv === false ? [] : [[csv, cellOf(member, name)]],
+        ),
+      ),
   );
 
-const hostColumns = memberColumns<FleetHealthRow>(
+const nameColumns = columnsOf(
   "identity_id",
   "identity",
   "device_id",
@@ -54,29 +54,20 @@ const hostColumns = memberColumns<FleetHealthRow>(
   "state",
 );
 
-const lastSeenColumns: ExportColumns = {
-  ...memberColumns<FleetHealthRow>(
-    "enrolled_at",
-    "last_heartbeat_at",
-    "last_envelope_at",
-    "forwarding",
-  ),
-  ...columnsOfPart("forwarder", ["connected", "last_ack_at", "last_error"]),
-  ...numberColumns("process"),
-  ...memberColumns<FleetHealthRow>("core", "subnet", "incomplete_hours"),
-  ...columnsOfPart("volume", ["day_bytes", "usual_bytes"], ""),
-  ...columnsOfPart("hold", ["budget"], "held_by_"),
-  ...columnsOfPart("hold", ["until"], "held_"),
-  inventory: (row) => row.inventory?.status ?? null,
-  ...columnsOfPart("inventory", ["owner"], ""),
-};
+/** Members that only some exports have. */
+const ofKinds: readonly (keyof FleetHealthRow)[] = [
+  "certificate",
+  "successor",
+  "config",
+  "queue",
+  "renewal",
+  "last_auth_failure",
+  "ingest_gap",
+];
 
-const certificateColumns = {
-  ...columnsOfPart("certificate", ["id", "status", "not_after", "renew_after"]),
-  ...columnsOfPart("successor", ["id"]),
-};
-
-const authFailureColumns = columnsOfPart("last_auth_failure", ["at", "reason"]);
+const otherColumns = columnsOf(
+  ...rowMembers.map(({ name }) => name).filter((name) => !ofKinds.includes(name)),
+);
 
 /** The columns of the condition for which a row is in the export, even if another one decides its state. */
 const conditionColumns = (condition: FleetCondition): ExportColumns => {
@@ -87,38 +78,33 @@ const conditionColumns = (condition: FleetCondition): ExportColumns => {
   };
 };
 
-/** The columns of each export, in their order. */
+/** The columns of each export, in their order: those of the host, why it is in the export, then others. */
 const exportColumns: Record<ExportKind, ExportColumns> = {
   stale: {
-    ...hostColumns,
+    ...nameColumns,
     ...conditionColumns("stale"),
-    ...lastSeenColumns,
-    ...certificateColumns,
-    ...authFailureColumns,
+    ...otherColumns,
+    ...columnsOf("certificate", "successor", "last_auth_failure"),
   },
   queue_risk: {
-    ...hostColumns,
+    ...nameColumns,
     ...conditionColumns("queue_at_risk"),
-    ...numberColumns("queue"),
-    ...columnsOfPart("ingest_gap", ["records_max", "last_at"]),
-    ...lastSeenColumns,
+    ...columnsOf("queue", "ingest_gap"),
+    ...otherColumns,
   },
   renewal_failures: {
-    ...hostColumns,
+    ...nameColumns,
     ...conditionColumns("renewal_failed"),
-    ...columnsOfPart("renewal", ["status", "last_error"]),
-    ...certificateColumns,
-    ...lastSeenColumns,
-    ...authFailureColumns,
+    ...columnsOf("renewal"),
+    ...columnsOf("certificate", "successor"),
+    ...otherColumns,
+    ...columnsOf("last_auth_failure"),
   },
   config_drift: {
-    ...hostColumns,
-    ...columnsOfPart(
-      "config",
-      ["drift", "running_config_hash", "desired_config_hash", "last_known_good_config_hash"],
-      "",
-    ),
-    ...lastSeenColumns,
+    ...nameColumns,
+    drift: ({ config }) => config.drift,
+    ...columnsOf("config"),
+    ...otherColumns,
   },
 };
 

@@ -3,7 +3,7 @@ import { addHostLosses } from "#functions/store/export/dead-letters.ts";
 import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
 import { dayMs } from "#kit/clock.ts";
 import type { FleetFacets } from "#proto/fleet-health/facets.ts";
-import type { FleetHealthDetail } from "#proto/fleet-health/report.ts";
+import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";

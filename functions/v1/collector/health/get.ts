@@ -6,7 +6,7 @@ import { viewOf } from "#functions/http/route.ts";
 import type { CollectorEvent } from "#functions/store/audit/list.ts";
 import type { HostLoss } from "#functions/store/export/dead-letters.ts";
 import { PastTime } from "#proto/fleet-health/filter.ts";
-import { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/report.ts";
+import { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/host.ts";
 import { Id } from "#proto/values.ts";
 import { outagesView } from "../outages.ts";
 import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";

@@ -1,6 +1,6 @@
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import type { FleetFacets } from "#proto/fleet-health/facets.ts";
 import { type FleetFilter, toSecond } from "#proto/fleet-health/filter.ts";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import { formatCountOf, formatDay, formatDuration, plainText } from "#ui/app/format/format.ts";
 
 /** Height of every chart in pixels, its base line, and the highest bar. Horizontal positions are percentages of the width. */

@@ -1,6 +1,6 @@
 import type { AuditAction } from "#proto/audit-actions.ts";
-import type { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
+import type { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/host.ts";
 import type { FleetCondition } from "#proto/fleet-health/vocabulary.ts";
 import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
 import {

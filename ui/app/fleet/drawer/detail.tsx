@@ -1,6 +1,6 @@
 import { Index, type JSX, Show } from "solid-js";
-import type { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
+import type { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/host.ts";
 import { UpdatesProvider, useUpdates } from "#ui/app/api/live-report.tsx";
 import { CopyButton } from "#ui/app/design/buttons.tsx";
 import { StateMark } from "#ui/app/design/icon.tsx";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import { forwarderText, forwardingNote } from "./detail-view.ts";
 
 const now = Date.parse("2026-11-22T10:00:00.000Z");

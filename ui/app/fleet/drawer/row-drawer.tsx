@@ -1,6 +1,6 @@
 import * as Dialog from "@kobalte/core/dialog";
 import { Match, Show, Switch } from "solid-js";
-import { FleetHealthDetail } from "#proto/fleet-health/report.ts";
+import { FleetHealthDetail } from "#proto/fleet-health/host.ts";
 import { createReport, type LiveReport, useUpdates } from "#ui/app/api/live-report.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
 import { LoadFailure, Loading, OldNotice } from "#ui/app/design/report-parts.tsx";

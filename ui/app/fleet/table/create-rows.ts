@@ -7,8 +7,8 @@ import {
   onCleanup,
   type Setter,
 } from "solid-js";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import type { LiveReport } from "#ui/app/api/live-report.tsx";
 import { timeFrame, whenIdle } from "#ui/app/browser/when-idle.ts";
 import type { TimeZone } from "#ui/app/format/format.ts";

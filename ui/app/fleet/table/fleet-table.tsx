@@ -1,13 +1,21 @@
 import { useNavigate } from "@solidjs/router";
-import { createSelector, createSignal, For, onCleanup, Show } from "solid-js";
+import {
+  type Component,
+  createMemo,
+  createSelector,
+  createSignal,
+  For,
+  onCleanup,
+  Show,
+} from "solid-js";
 import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
 import { createMedia } from "#ui/app/browser/create-media.ts";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
 import type { TimeZone } from "#ui/app/format/format.ts";
 import type { Order } from "../view/view-state.ts";
 import { drawAhead, type LiveRow } from "./create-rows.ts";
-import { type AgeView, plainColumns, type RowView, type Tone } from "./row-view.ts";
-import { columns, type TableColumn, type TablePreferences } from "./table-preferences.ts";
+import type { AgeView, PlainColumn, RowView, Tone } from "./row-view.ts";
+import { type ColumnName, columns, type TablePreferences } from "./table-preferences.ts";
 
 const skeletonRows = Array.from({ length: 12 }, (_, index) => index);
 /** The skeleton takes as long to draw as the rows, so an answer that arrives within this time needs none. */
@@ -33,8 +41,12 @@ interface TableProps {
  */
 export const FleetTable = (props: TableProps) => {
   const navigate = useNavigate();
-  const wide = createMedia("(min-width: 2000px)");
-  const shownColumns = () => columns.filter((column) => wide() || !("wide" in column));
+  const hasRoom = columns.map(({ from = 0 }) => createMedia(`(min-width: ${from}px)`));
+  // Other preferences leave it as it is, so that they draw no cells anew.
+  const hidden = createMemo(() => props.preferences.hidden);
+  const shownColumns = createMemo(() =>
+    columns.filter(({ name }, index) => hasRoom[index]?.() && !hidden().includes(name)),
+  );
   const isCurrent = createSelector(() => props.currentId);
   const openRow = (event: MouseEvent & { target: Element }) => {
     if (event.target.closest("a") !== null || getSelection()?.isCollapsed === false) return;
@@ -49,12 +61,7 @@ export const FleetTable = (props: TableProps) => {
       aria-label="Hosts"
       tabindex="0"
     >
-      <table
-        class="fleet-table"
-        data-density={props.preferences.density}
-        data-hidden={props.preferences.hidden.join(" ")}
-        aria-busy={props.busy}
-      >
+      <table class="fleet-table" data-density={props.preferences.density} aria-busy={props.busy}>
         <caption class="visually-hidden">
           Hosts, {props.rows === undefined ? "loading" : `${props.rows.length} on this page`}
         </caption>
@@ -76,7 +83,7 @@ export const FleetTable = (props: TableProps) => {
                     row={row.view()}
                     href={props.hrefOfRow(row.id)}
                     current={isCurrent(row.id)}
-                    wide={wide()}
+                    columns={shownColumns()}
                     labels={props.preferences.labels}
                   />
                 )}
@@ -92,7 +99,7 @@ export const FleetTable = (props: TableProps) => {
 const labelColumn = { name: "label" };
 
 /** The header of the columns, and of the labels that have one. */
-const Header = (props: TableProps & { columns: readonly TableColumn[] }) => (
+const Header = (props: TableProps & { columns: typeof columns }) => (
   <thead>
     <tr>
       <For each={props.columns}>{(column) => <ColumnHeader {...props} column={column} />}</For>
@@ -109,7 +116,7 @@ const Header = (props: TableProps & { columns: readonly TableColumn[] }) => (
 );
 
 /** A column's name, which sorts by it where that is possible, and its detail. */
-const ColumnHeader = (props: TableProps & { column: TableColumn }) => {
+const ColumnHeader = (props: TableProps & { column: (typeof columns)[number] }) => {
   const sorted = (): "ascending" | "descending" | undefined => {
     if (props.column.sort === undefined || props.column.sort !== props.sort) return undefined;
     return props.order === "asc" ? "ascending" : "descending";
@@ -131,7 +138,7 @@ const ColumnHeader = (props: TableProps & { column: TableColumn }) => {
         {(detail) => (
           <span class="column-detail">
             {detail()}
-            <Show when={props.column.timed}> {props.zone === "utc" ? "UTC" : "local time"}</Show>
+            <Show when={props.column.isTimed}> {props.zone === "utc" ? "UTC" : "local time"}</Show>
           </span>
         )}
       </Show>
@@ -170,55 +177,25 @@ const cut = (text: string, fits: number, name: string) =>
   text.length > fits ? `${name} cut` : name;
 
 /**
- * One collector. Its link opens the drawer; the table handles clicks elsewhere on the row. Style alone hides columns, nothing here ticks,
- * and texts are properties of few templates: two hundred rows cost no more than their elements, and an update compares their texts once.
+ * One collector. Its link opens the drawer; the table handles clicks elsewhere on the row. Nothing here ticks, and texts are properties of
+ * few templates: two hundred rows cost no more than their elements, and an update compares their texts once.
  */
-const Row = (props: {
-  row: RowView;
-  href: string;
-  current: boolean;
-  wide: boolean;
-  labels: readonly string[];
-}) => (
+const Row = (
+  props: Omit<CellProps, "name"> & {
+    current: boolean;
+    columns: typeof columns;
+    labels: readonly string[];
+  },
+) => (
   <tr
     data-id={props.row.id}
     data-calm={props.row.calm ? "" : undefined}
     aria-current={props.current ? "true" : undefined}
   >
-    <td class="column-state">
-      <StateMark state={props.row.state} />
-      <span class={cut(props.row.since, 26, "second")} textContent={props.row.since} />
-    </td>
-    <NameCell row={props.row} href={props.href} />
-    <Show when={props.wide}>
-      <td class={cut(props.row.why, 36, "column-why")} title={props.row.why}>
-        {props.row.why}
-      </td>
-    </Show>
-    <AgeCell name="heartbeat" age={props.row.heartbeat} />
-    <AgeCell name="forwarding" age={props.row.forwarding} />
-    <Show when={props.wide}>
-      {plainColumns.map(({ name }) => (
-        <td
-          class={`column-${name}`}
-          data-tone={props.row.plain[name].tone}
-          textContent={props.row.plain[name].text}
-        />
-      ))}
-    </Show>
-    <ConfigCell row={props.row} />
-    <FactCells row={props.row} />
-    <Show when={props.wide}>
-      <td class={cut(props.row.hostname, 20, "column-hostname")}>
-        <bdi title={props.row.hostname}>{props.row.hostname}</bdi>
-      </td>
-      <LinesCell
-        class={cut(props.row.core, 20, "column-core")}
-        text={props.row.core}
-        title={props.row.core}
-        second={props.row.subnet}
-      />
-    </Show>
+    {props.columns.map(({ name }) => {
+      const Cell = cells[name] ?? PlainCell;
+      return <Cell name={name} row={props.row} href={props.href} />;
+    })}
     <For each={props.labels}>
       {(key) => (
         <LabelCell
@@ -229,7 +206,20 @@ const Row = (props: {
   </tr>
 );
 
-const NameCell = (props: { row: RowView; href: string }) => (
+interface CellProps {
+  name: ColumnName;
+  row: RowView;
+  href: string;
+}
+
+const StateCell = (props: CellProps) => (
+  <td class="column-state">
+    <StateMark state={props.row.state} />
+    <span class={cut(props.row.since, 26, "second")} textContent={props.row.since} />
+  </td>
+);
+
+const NameCell = (props: CellProps) => (
   <th class={cut(props.row.device, 24, "column-device")} scope="row">
     <a class="row-link" href={props.href} noScroll title={props.row.device}>
       {props.row.device}
@@ -283,7 +273,13 @@ const AgeCell = (props: { name: string; age: AgeView }) => (
   />
 );
 
-const ConfigCell = (props: { row: RowView }) => (
+/** A column of one text. */
+const PlainCell = (props: CellProps) => {
+  const cell = () => props.row.plain[props.name as PlainColumn];
+  return <td class={`column-${props.name}`} data-tone={cell().tone} textContent={cell().text} />;
+};
+
+const ConfigCell = (props: CellProps) => (
   <td class="column-config">
     <span data-tone={props.row.driftTone} textContent={props.row.drift} />
     <span class="second hashes" role="img" aria-label={props.row.hashesRead}>
@@ -298,20 +294,36 @@ const ConfigCell = (props: { row: RowView }) => (
   </td>
 );
 
-/** Queue, certificate and version. */
-const FactCells = (props: { row: RowView }) => (
-  <>
-    <td class="column-queue">
-      <span class="queue" data-tone={props.row.queueTone}>
-        <span class="meter" style={{ "--fill": `${Math.max(0, props.row.queuePercent)}%` }} />
-        <span textContent={props.row.queue} />
-      </span>
-      <span
-        class={cut(props.row.queueDetail, 22, "second")}
-        title={props.row.queueDetail}
-        textContent={props.row.queueDetail}
-      />
-    </td>
+const QueueCell = (props: CellProps) => (
+  <td class="column-queue">
+    <span class="queue" data-tone={props.row.queueTone}>
+      <span class="meter" style={{ "--fill": `${Math.max(0, props.row.queuePercent)}%` }} />
+      <span textContent={props.row.queue} />
+    </span>
+    <span
+      class={cut(props.row.queueDetail, 22, "second")}
+      title={props.row.queueDetail}
+      textContent={props.row.queueDetail}
+    />
+  </td>
+);
+
+/** The cells of the columns that are more than one text. */
+const cells: Readonly<Partial<Record<ColumnName, Component<CellProps>>>> = {
+  state: StateCell,
+  device: NameCell,
+  why: (props) => (
+    <td
+      class={cut(props.row.why, 36, "column-why")}
+      title={props.row.why}
+      textContent={props.row.why}
+    />
+  ),
+  heartbeat: (props) => <AgeCell name="heartbeat" age={props.row.heartbeat} />,
+  forwarding: (props) => <AgeCell name="forwarding" age={props.row.forwarding} />,
+  config: ConfigCell,
+  queue: QueueCell,
+  certificate: (props) => (
     <LinesCell
       class="column-certificate"
       text={props.row.certificate}
@@ -321,6 +333,8 @@ const FactCells = (props: { row: RowView }) => (
       secondTone={props.row.renewalTone}
       fits={22}
     />
+  ),
+  version: (props) => (
     <LinesCell
       class={cut(props.row.version, 14, "column-version")}
       textClass="mono"
@@ -330,8 +344,21 @@ const FactCells = (props: { row: RowView }) => (
       second={props.row.platform}
       fits={18}
     />
-  </>
-);
+  ),
+  hostname: (props) => (
+    <td class={cut(props.row.hostname, 20, "column-hostname")}>
+      <bdi title={props.row.hostname}>{props.row.hostname}</bdi>
+    </td>
+  ),
+  core: (props) => (
+    <LinesCell
+      class={cut(props.row.core, 20, "column-core")}
+      text={props.row.core}
+      title={props.row.core}
+      second={props.row.subnet}
+    />
+  ),
+} satisfies Readonly<Record<Exclude<ColumnName, PlainColumn>, Component<CellProps>>>;
 
 const LabelCell = (props: { value: string }) => (
   <td class={cut(props.value, 14, "column-label")} title={props.value} textContent={props.value} />

@@ -34,7 +34,7 @@ export const PreferenceFields = (props: {
     <fieldset>
       <legend>Columns</legend>
       <For each={columns.filter(({ name }) => name !== "device")}>
-        {({ name, label, ...column }) => (
+        {({ name, label, from }) => (
           <label>
             <input
               type="checkbox"
@@ -42,7 +42,7 @@ export const PreferenceFields = (props: {
               onChange={() => props.onChange(toggleColumn(props.preferences, name))}
             />
             {label}
-            <Show when={"wide" in column}>
+            <Show when={from}>
               {" "}
               <span class="quiet">wide screens</span>
             </Show>

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import { keepOrder, rowView as rowViewIn } from "./row-view.ts";
 
 const now = Date.parse("2026-11-20T17:00:00.000Z");

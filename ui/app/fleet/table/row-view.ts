@@ -1,4 +1,4 @@
-import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import { type Drift, severityOf } from "#proto/fleet-health/vocabulary.ts";
 import { isUnusual, unusualVolume } from "#proto/volume.ts";
 import {
@@ -58,17 +58,26 @@ const volumeCell = ({ volume }: FleetHealthRow): Cell => {
     : { text };
 };
 
-/** Columns of one text, which wide screens alone have room for, with their cell of a row. */
-export const plainColumns = [
-  {
-    name: "completeness",
+/** The columns of one text, in their order: each with the cell of a row. CONTRIBUTING.md says how to add one. */
+export const plainColumns = {
+  completeness: {
     label: "Completeness",
     detail: "last 24 h",
     sort: "incomplete_hours",
+    from: 2000,
     cell: hoursCell,
   },
-  { name: "volume", label: "Volume", detail: "last 24 h", sort: "day_bytes", cell: volumeCell },
-] as const;
+  volume: {
+    label: "Volume",
+    detail: "last 24 h",
+    sort: "day_bytes",
+    from: 2290,
+    cell: volumeCell,
+  },
+} as const;
+
+/** A column of one text. */
+export type PlainColumn = keyof typeof plainColumns;
 
 /** A row as the page writes it: texts alone, so that an update touches only the parts of the document that differ. */
 export type RowView = ReturnType<typeof rowView>;
@@ -88,11 +97,10 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
   ...nameView(row),
   heartbeat: ageView(row.last_heartbeat_at, { now, zone, isPast }),
   forwarding: ageView(row.last_envelope_at, { now, zone, isPast }),
-  /** The cells of `plainColumns`, by their names. */
-  plain: Object.fromEntries(plainColumns.map(({ name, cell }) => [name, cell(row)])) as Record<
-    (typeof plainColumns)[number]["name"],
-    Cell
-  >,
+  /** The cells of the columns of one text. */
+  plain: Object.fromEntries(
+    Object.entries(plainColumns).map(([name, { cell }]) => [name, cell(row)]),
+  ) as Record<PlainColumn, Cell>,
   ...configView(row),
   ...queueView(row),
   ...certificateView(row, now, zone),

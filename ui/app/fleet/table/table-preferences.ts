@@ -6,46 +6,50 @@ import { readStoredText, storeText } from "#ui/app/browser/stored-text.ts";
 import { plainColumns } from "./row-view.ts";
 
 /** A column of the table. */
-export interface TableColumn {
-  name: string;
+interface TableColumn {
   label: string;
+  /** In small below the label. */
   detail?: string;
   /** The detail goes on with the zone of times. */
-  timed?: boolean;
+  isTimed?: true;
   sort?: FleetSort;
-  /** Only screens of at least 2,000 px, or as many as table.css says, have room for it. */
-  wide?: boolean;
+  /** Only screens of at least so many pixels have room for it. */
+  from?: number;
 }
 
-/** The table's columns in their order. `device` is always shown: it names the row. */
-export const columns = [
-  { name: "state", label: "State", sort: "severity" },
-  { name: "device", label: "Device and identity", sort: "identity" },
-  { name: "why", label: "Why", wide: true },
-  {
-    name: "heartbeat",
+const describedColumns = {
+  state: { label: "State", sort: "severity" },
+  device: { label: "Device and identity", sort: "identity" },
+  why: { label: "Why", from: 2000 },
+  heartbeat: {
     label: "Heartbeat",
     detail: "age, time in",
-    timed: true,
+    isTimed: true,
     sort: "last_heartbeat_at",
   },
-  {
-    name: "forwarding",
+  forwarding: {
     label: "Forwarding",
     detail: "age, time in",
-    timed: true,
+    isTimed: true,
     sort: "last_envelope_at",
   },
-  ...plainColumns.map((column) => ({ ...column, wide: true })),
-  { name: "config", label: "Config", detail: "desired · running · last good" },
-  { name: "queue", label: "Queue", sort: "queue_bytes" },
-  { name: "certificate", label: "Certificate and renewal", sort: "certificate_not_after" },
-  { name: "version", label: "Version and platform" },
-  { name: "hostname", label: "Hostname", wide: true },
-  { name: "core", label: "Core", detail: "subnet", wide: true },
-] as const satisfies readonly TableColumn[];
+  ...plainColumns,
+  config: { label: "Config", detail: "desired · running · last good" },
+  queue: { label: "Queue", sort: "queue_bytes" },
+  certificate: { label: "Certificate and renewal", sort: "certificate_not_after" },
+  version: { label: "Version and platform" },
+  hostname: { label: "Hostname", from: 2120 },
+  core: { label: "Core", detail: "subnet", from: 2460 },
+} as const satisfies Readonly<Record<string, TableColumn>>;
 
-type ColumnName = (typeof columns)[number]["name"];
+/** The name of a column of the table. */
+export type ColumnName = keyof typeof describedColumns;
+
+/** The table's columns in their order. `device` is always shown: it names the row. */
+export const columns = Object.entries<TableColumn>(describedColumns).map(([name, column]) => ({
+  ...column,
+  name: name as ColumnName,
+}));
 
 /** The columns and the density that an operator chose for this browser. */
 export interface TablePreferences {
