@@ -190,8 +190,12 @@ const createComparisons = (
   },
 });
 
-const isContinued = ({ file }: Candidate, position: Position) =>
-  continues(file, file.stat.size, position);
+/** Whether a file has what was read of another one; of a file of which no byte was seen, its size decides. */
+const isContinued = ({ file }: Candidate, position: Position): boolean | Promise<boolean> => {
+  const { size } = file.stat;
+  const isUnseen = position.offset === 0 && position.head.bytes === 0;
+  return isUnseen ? size > 0 && size === position.size : continues(file, size, position);
+};
 
 const createPlacement = (context: PlacementContext) => {
   const { files, ledgers, startAt, unfinished, tailsOf } = context;
