@@ -83,6 +83,25 @@ it("rejects file patterns that can match only the collector's own files", async 
   );
 });
 
+it.each([
+  ["start_pattern", "(a", false],
+  ["end_pattern", "(?=a)", false],
+  ["end_pattern", "(?:a{100}){9}(?:b{100}){9}", false],
+  ["start_pattern", "^\\\\d{4}-", true],
+])("compiles the %s %s of a file source: %s", async (key, pattern, isAccepted) => {
+  const host = await createEnrolledHost();
+  const text = `${host.configText}sources:\n  - type: file\n    include: [/a]\n    multiline:\n      ${key}: "${pattern}"\n`;
+  await writeFile(host.config, text);
+  const { errors } = await loadConfig(host.config, asUser);
+  const error = {
+    path: `sources.0.multiline.${key}`,
+    line: text.split("\n").length - 1,
+    column: 9 + key.length,
+    message: "must be an RE2 expression of at most 1000 instructions",
+  };
+  expect(errors).toEqual(isAccepted ? [] : [error]);
+});
+
 it("reads the authorities before and after a broken one", async () => {
   const host = await createEnrolledHost();
   const block = (base64: string) =>

@@ -21,6 +21,7 @@ import {
   readPemCertificate,
 } from "../identity/credentials.ts";
 import { identityDirectoryOf } from "../identity/identity-directory.ts";
+import { compilePattern } from "../sources/file/multiline.ts";
 import type { SourceSettings } from "../sources/source.ts";
 import { isInsideRoots } from "./desired-rules.ts";
 
@@ -99,6 +100,7 @@ export const loadConfig = async (
   await loadAuthorities(loaded, config, reject);
   await checkBuffer(config, reject);
   checkFilePatterns(loaded.path, config, reject);
+  await checkLinePatterns(config, reject);
   return loaded;
 };
 
@@ -261,6 +263,23 @@ export const sourceSettings = (loaded: Pick<UsableConfig, "path" | "config">): S
     const isConfined = applyDesiredConfig && isInsideRoots(source.include, fileRoots);
     return { ...source, rules: { neverRead, ...(isConfined ? { roots: fileRoots } : {}) } };
   });
+};
+
+/** Rejects expressions that the engine does not compile. */
+const checkLinePatterns = async ({ sources }: CollectorConfig, reject: Reject): Promise<void> => {
+  for (const [index, source] of sources.entries()) {
+    if (source.type !== "file" || source.multiline === undefined) continue;
+    const { startPattern, endPattern } = source.multiline;
+    const [key, pattern] =
+      startPattern === undefined ? ["end_pattern", endPattern] : ["start_pattern", startPattern];
+    if (pattern === undefined) continue;
+    await compilePattern(pattern).catch(() =>
+      reject(
+        ["sources", index, "multiline", key],
+        "must be an RE2 expression of at most 1000 instructions",
+      ),
+    );
+  }
 };
 
 /** Rejects patterns that can match nothing but the collector's own files, which no source reads. */

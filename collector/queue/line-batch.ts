@@ -22,24 +22,30 @@ interface FileLines {
   readonly offset: number;
   /** Where each line starts and ends in the buffer, in turn, without its line end. */
   readonly bounds: readonly number[];
-  /** Whether they are pieces of a longer line, of which more follows. */
+  /** Where each line starts in what was read at `offset`, if `buffer` has decoded copies. */
+  readonly starts?: readonly number[];
+  /** Whether they are pieces of a longer record, of which more follows. */
   readonly partial: boolean;
+  /** The number of the piece of a longer record, from 1 on. */
+  readonly part?: number | undefined;
 }
 
 const lineKind = "log_line";
 const offsetName = "file.offset";
 
 /**
- * Makes a batch of lines: records of kind `log_line` with the attributes `file.path` and `file.offset`, and `file.partial` for pieces.
+ * Makes a batch of lines: records of kind `log_line` with the attributes `file.path` and `file.offset`; pieces have `file.part`, and
+ * all but the last one `file.partial`.
  * There is no object for a line: what all of them share is encoded once, and copied before each one's offset and text.
  */
 export const batchLines = (lines: FileLines): RecordBatch => {
-  const { buffer, offset, bounds } = lines;
+  const { buffer, offset, bounds, starts } = lines;
   const shared = encodeShared(lines);
   const startOf = (index: number): number => bounds[2 * index] ?? 0;
   const endOf = (index: number): number => bounds[2 * index + 1] ?? 0;
+  const offsetOf = (index: number): number => offset + (starts?.[index] ?? startOf(index));
   const sizeOf = (index: number): number =>
-    sizeOfLine(shared.length, offset + startOf(index), endOf(index) - startOf(index));
+    sizeOfLine(shared.length, offsetOf(index), endOf(index) - startOf(index));
   const count = bounds.length / 2;
   let bytes = 0;
   let lineBytes = 0;
@@ -61,7 +67,7 @@ export const batchLines = (lines: FileLines): RecordBatch => {
       beginEnvelope(writer, sizeOf(index), sequence);
       shared.copy(writer.buffer, writer.at);
       writer.at += shared.length;
-      writeOffset(writer, offset + start);
+      writeOffset(writer, offsetOf(index));
       writeNumber(writer, field.payload, end - start);
       buffer.copy(writer.buffer, writer.at, start, end);
       writer.at += end - start;
@@ -73,7 +79,11 @@ export const batchLines = (lines: FileLines): RecordBatch => {
 export const measureLineOverhead = (
   file: Pick<FileLines, "source" | "path" | "observedAtMs">,
 ): number =>
-  sizeOfLine(encodeShared({ ...file, partial: true }).length, Number.MAX_SAFE_INTEGER, 0) + 4;
+  sizeOfLine(
+    encodeShared({ ...file, partial: true, part: Number.MAX_SAFE_INTEGER }).length,
+    Number.MAX_SAFE_INTEGER,
+    0,
+  ) + 4;
 
 const sizeOfLine = (sharedBytes: number, offset: number, length: number): number =>
   overheadBytes +
@@ -87,6 +97,7 @@ const encodeShared = ({
   path,
   observedAtMs,
   partial,
+  part,
 }: Omit<FileLines, "buffer" | "offset" | "bounds">): Buffer => {
   const writer = { buffer: Buffer.allocUnsafe(256 + 3 * (source.length + path.length)), at: 0 };
   writeText(writer, field.kind, lineKind);
@@ -94,6 +105,7 @@ const encodeShared = ({
   writeText(writer, field.source, source);
   writeAttribute(writer, "file.path", path);
   if (partial) writeAttribute(writer, "file.partial", "true");
+  if (part !== undefined) writeAttribute(writer, "file.part", `${part}`);
   return writer.buffer.subarray(0, writer.at);
 };
 

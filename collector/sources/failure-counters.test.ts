@@ -35,7 +35,7 @@ const ofSenders = [
   "repaired_strings",
 ];
 /** Of files: bytes without content, and files that wait for others to be closed. */
-const ofFiles = ["nul_bytes", "waiting"];
+const ofFiles = ["nul_bytes", "invalid_characters", "waiting"];
 
 const dependencies = {
   append: async () => Promise.reject(new Error("unused")),

@@ -83,6 +83,7 @@ it("parses the three types of sources, with both OTLP listeners unless one is co
       followLinks: false,
       hidden: false,
       partialAfterMs: 5_000,
+      encoding: "utf-8",
       maxHeldFiles: 10_000,
     },
     { type: "host_metrics", intervalSeconds: 60 },
@@ -142,6 +143,35 @@ it.each([
   ["no text", "", " 1:1"],
 ])("rejects %s and reports its position", (_name, text, place) => {
   expect(placesOf(text ?? "")[0]).toBe(place);
+});
+
+it.each([
+  ["{}", "multiline", "must have exactly one of start_pattern, end_pattern and preset"],
+  [
+    "{start_pattern: a, preset: go}",
+    "multiline",
+    "must have exactly one of start_pattern, end_pattern and preset",
+  ],
+  [`{end_pattern: ${"a".repeat(1_025)}}`, "multiline.end_pattern", "must be at most 1 KiB"],
+  ['{start_pattern: ""}', "multiline.start_pattern", "must not be empty"],
+  ["{preset: ruby}", "multiline.preset", 'must be "java" or "python" or "go" or "dotnet"'],
+  ["{preset: go, max_lines: 0}", "multiline.max_lines", "must be an integer between 1 and 10000"],
+])("rejects multiline %s of a file source", (multiline, path, message) => {
+  const text = `${minimal}sources:\n  - type: file\n    include: [/a]\n    multiline: ${multiline}\n`;
+  expect(errorsOf(text)).toEqual([
+    { path: `sources.0.${path}`, line: 9, column: expect.any(Number), message },
+  ]);
+});
+
+it("rejects an encoding with states", () => {
+  const [error] = errorsOf(
+    `${minimal}sources: [{type: file, include: [/a], encoding: iso-2022-jp}]`,
+  );
+  expect(error).toMatchObject({
+    path: "sources.0.encoding",
+    line: 6,
+    message: expect.stringMatching(/^must be "utf-8" or "utf-16le" or .* or "shift_jis"$/),
+  });
 });
 
 it("locates an error behind an alias at the value that the alias names", () => {

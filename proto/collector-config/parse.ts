@@ -70,7 +70,11 @@ const expectation = (expected: string | null) => {
 type Wire = v.InferOutput<typeof CollectorConfigYaml>;
 
 const toSource = (source: Wire["sources"][number]) => {
-  if (source.type !== "otlp") return inCamelCase(source);
+  if (source.type === "host_metrics") return inCamelCase(source);
+  if (source.type === "file") {
+    const { multiline, ...rest } = source;
+    return { ...inCamelCase(rest), ...(multiline && { multiline: inCamelCase(multiline) }) };
+  }
   const { type, grpc, http } = source;
   if (grpc === undefined && http === undefined)
     return {

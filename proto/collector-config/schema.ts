@@ -98,6 +98,37 @@ const OtlpSource = v.strictObject({
   http: otlpListener(otlpHttpListen),
 });
 
+/** The encodings of files: those of the platform in which a byte 0x0A is a line end wherever it stands, and UTF-16. */
+const encodings = [
+  "utf-8",
+  "utf-16le",
+  "utf-16be",
+  "latin1",
+  "iso-8859-2",
+  "iso-8859-5",
+  "iso-8859-7",
+  "iso-8859-15",
+  "windows-1250",
+  "windows-1251",
+  "windows-1252",
+  "windows-1253",
+  "windows-1254",
+  "koi8-r",
+  "gbk",
+  "gb18030",
+  "big5",
+  "euc-jp",
+  "euc-kr",
+  "shift_jis",
+] as const;
+
+/** A regular expression of RE2. Whether it is one, the collector checks, which has the engine. */
+const Pattern = v.pipe(
+  v.string(),
+  v.minBytes(1, "must not be empty"),
+  v.maxBytes(1024, "must be at most 1 KiB"),
+);
+
 const FileSource = v.strictObject({
   type: v.literal("file"),
   /** of a `file` source: paths, with `*`, as `/var/log/app/*.log` */
@@ -112,6 +143,30 @@ const FileSource = v.strictObject({
   hidden: v.optional(v.boolean(), false),
   /** a last line without its end is stored after this time, with `file.partial` */
   partial_after_ms: v.optional(integer(100, 3_600_000), 5_000),
+  /** as `utf-16le`, `latin1` or `gb18030`; none with states */
+  encoding: v.optional(v.picklist(encodings), "utf-8"),
+  /** joins lines to records, by one of these three: */
+  multiline: v.optional(
+    v.pipe(
+      section({
+        /** an RE2 expression for first lines of records */
+        start_pattern: v.optional(Pattern),
+        /** for last lines */
+        end_pattern: v.optional(Pattern),
+        /** stack traces of `java`, `python`, `go` or `dotnet` */
+        preset: v.optional(v.picklist(["java", "python", "go", "dotnet"])),
+        /** a longer record is cut */
+        max_lines: v.optional(integer(1, 10_000), 500),
+        /** an incomplete record is stored after this time */
+        timeout_ms: v.optional(integer(100, 3_600_000), 1_000),
+      }),
+      v.check(
+        ({ start_pattern, end_pattern, preset }) =>
+          [start_pattern, end_pattern, preset].filter((way) => way !== undefined).length === 1,
+        "must have exactly one of start_pattern, end_pattern and preset",
+      ),
+    ),
+  ),
   /** the most files that it has open; the others wait in turn */
   max_held_files: v.optional(integer(1, 1_000_000), 10_000),
 });

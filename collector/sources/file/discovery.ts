@@ -10,10 +10,12 @@ import { HungMountError } from "#collector/files/mounts.ts";
 import type { Checkpoint } from "#collector/queue/record.ts";
 import { minuteMs } from "#kit/clock.ts";
 import type { FileRules, PositionedSourceDependencies } from "../source.ts";
+import type { Encoding } from "./charset.ts";
 import { type Candidate, createFileOpener } from "./file-opener.ts";
 import { createHeldCopies } from "./held-copies.ts";
 import { findUnusedLedgers, type Ledgers, ledgerKey } from "./ledger.ts";
 import { createLosses } from "./losses.ts";
+import type { MultilineConfig } from "./multiline.ts";
 import { createNeighbours } from "./neighbours.ts";
 import { createPatternFiles, type FollowedName } from "./pattern-files.ts";
 import { cutKey, directoryOf, type Placed, type Placement, placeCandidates } from "./placement.ts";
@@ -34,6 +36,10 @@ export interface FileSourceConfig extends FilePatterns {
   readonly maxHeldFiles?: number;
   /** A last line without its end is stored after so many milliseconds. */
   readonly partialAfterMs?: number;
+  /** `utf-8` unless given. */
+  readonly encoding?: Encoding;
+  /** How lines are joined to records; without it, each is one. */
+  readonly multiline?: MultilineConfig | undefined;
 }
 
 /** What discovery works with. */

@@ -69,6 +69,7 @@ describe("links and directories", () => {
       dropped: 0,
       failures: 0,
       nul_bytes: 0,
+      invalid_characters: 0,
       gaps: 0,
       gap_bytes: 0,
       waiting: 0,

@@ -9,14 +9,14 @@ import type { Checkpoint } from "#collector/queue/record.ts";
 import { createReportedFault } from "#collector/queue/reported-fault.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
 import type { PositionedSourceDependencies, Source, SourceDependencies } from "../source.ts";
-import { createDirectoryWatch } from "./directory-watch.ts";
 import { createDiscovery, type FileSourceConfig, isHung } from "./discovery.ts";
 import { createLedgers, generationAt } from "./ledger.ts";
+import { createMultiline, type Multiline, type MultilineConfig } from "./multiline.ts";
 import type { Placed } from "./placement.ts";
 import { fileKey } from "./position.ts";
 import { createReaders, type Followed, followedFile, whileRunning } from "./readers.ts";
 import type { FileStat, SourceFiles } from "./source-files.ts";
-import { createTail, fileCheckpoints, type Tail } from "./tail.ts";
+import { createTail, fileCheckpoints, type Tail, type TailReports } from "./tail.ts";
 
 /** The dependencies of a `file` source. */
 interface FileSourceDependencies extends PositionedSourceDependencies {
@@ -44,26 +44,25 @@ export const createFileSource = (
   const parked = new Map<string, Pick<FileStat, "size" | "mtimeMs">>();
   const stopping = new AbortController();
   const { signal } = stopping;
-  const counts = { lines: 0, dropped: 0, failures: 0, nul_bytes: 0 };
+  const counts = { lines: 0, dropped: 0, failures: 0, nul_bytes: 0, invalid_characters: 0 };
   const fault = createReportedFault("source_failed", clock, `${name}: `);
   const storing = createStoring(name, dependencies, counts);
-  const watch = createDirectoryWatch(clock, (directory) => {
-    for (const file of followed.values()) if (file.directory === directory) file.dueAt = 0;
-  });
   let running: Promise<unknown> = Promise.resolve();
+  const multiline = openMultiline(config.multiline);
 
   const follow = ({ key, file, position, kind }: Placed) => {
     const tail = createTail(
-      { source: name, key, file, partialAfterMs: config.partialAfterMs ?? partialAfterMs },
+      {
+        source: name,
+        key,
+        file,
+        partialAfterMs: config.partialAfterMs ?? partialAfterMs,
+        encoding: config.encoding ?? "utf-8",
+        multiline,
+      },
       position,
       { append: storing.append, clock, log },
-      {
-        truncated: discovery.truncated,
-        skipped: (path, nulBytes) => {
-          counts.nul_bytes += nulBytes;
-          log.warn({ source: name, path, nul_bytes: nulBytes }, "skipped a hole of NULs");
-        },
-      },
+      { truncated: discovery.truncated, ...createReports(name, counts, log) },
     );
     parked.delete(key);
     tails.set(key, tail);
@@ -135,10 +134,9 @@ export const createFileSource = (
     ...discovery,
     clock,
     signal,
-    watch,
     finish,
     report,
-    succeeded: fault.succeeded,
+    fault,
   });
 
   const discover = async () => {
@@ -169,6 +167,7 @@ export const createFileSource = (
   return {
     name,
     start: async () => {
+      await multiline;
       await discovery.run().catch((error: unknown) => {
         // Neither a full disk nor a mount that hangs is a fault of the config: it is tried again, as later.
         if (!isDiskUnwritable(error) && !isHung(error)) throw error;
@@ -178,7 +177,6 @@ export const createFileSource = (
     },
     stop: async () => {
       stopping.abort(new Error("the source is stopping"));
-      watch.close();
       await Promise.all([running, readers.ended()]);
       await saveSizes().catch((error: unknown) =>
         log.warn({ err: error, source: name }, "the sizes of files could not be saved"),
@@ -196,6 +194,24 @@ export const createFileSource = (
 /** The most files that a source has open, and how long a line may lack its end, unless the config says otherwise. */
 const openFilesMax = 10_000;
 const partialAfterMs = 5_000;
+
+const openMultiline = async (config: MultilineConfig | undefined): Promise<Multiline | undefined> =>
+  config && createMultiline(config);
+
+/** Creates the reports of what a tail could not store as it is. */
+const createReports = (
+  source: string,
+  counts: { nul_bytes: number; invalid_characters: number },
+  log: SourceDependencies["log"],
+): Pick<TailReports, "skipped" | "replaced"> => ({
+  skipped: (path, nulBytes) => {
+    counts.nul_bytes += nulBytes;
+    log.warn({ source, path, nul_bytes: nulBytes }, "skipped a hole of NULs");
+  },
+  replaced: (characters) => {
+    counts.invalid_characters += characters;
+  },
+});
 
 /** Appends lines, counts them, and knows how long an append has waited. */
 const createStoring = (

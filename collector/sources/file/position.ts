@@ -23,6 +23,8 @@ const Saved = v.object({
   mark: v.optional(Print),
   /** The size that the file was last seen with. */
   size: v.optional(WholeNumber()),
+  /** The number of the piece of a record that begins at `offset`; absent if a record begins there. */
+  part: v.optional(WholeNumber()),
 });
 const SavedPosition = v.fallback(v.nullable(v.pipe(v.string(), v.parseJson(), Saved)), null);
 

@@ -2,7 +2,7 @@
 import { dirname } from "node:path";
 import { QueueClosedError } from "#collector/queue/errors.ts";
 import { type Clock, minuteMs } from "#kit/clock.ts";
-import type { DirectoryWatch } from "./directory-watch.ts";
+import { createDirectoryWatch } from "./directory-watch.ts";
 import type { FollowedKind } from "./placement.ts";
 import { type Tail, tailReadBytes } from "./tail.ts";
 
@@ -37,7 +37,6 @@ export const followedFile = (tail: Tail, kind: FollowedKind): Followed => ({
 interface Dependencies {
   readonly clock: Pick<Clock, "monotonic" | "sleep">;
   readonly signal: AbortSignal;
-  readonly watch: DirectoryWatch;
   /** Whether something of this file may be stored. */
   mayRead(tail: Tail): boolean;
   /** Whether a pattern finds the file under its path. */
@@ -46,16 +45,19 @@ interface Dependencies {
   finish(tail: Tail, buffer: Buffer): Promise<void>;
   /** Reports why a file could not be read or stored. `reported` has what was reported in this round. */
   report(error: unknown, path: string, reported: Set<string>): void;
-  /** Reports a round in which nothing failed. */
-  succeeded(): void;
+  /** Receives each round in which nothing failed. */
+  readonly fault: { succeeded(): void };
 }
 
 /** Creates the loops that read `followed`. */
 export const createReaders = (
   followed: ReadonlyMap<string, Followed>,
-  { clock, signal, watch, mayRead, isFound, finish, report, succeeded }: Dependencies,
+  { clock, signal, mayRead, isFound, finish, report, fault }: Dependencies,
 ) => {
   const loops = new Map<string, Promise<void>>();
+  const watch = createDirectoryWatch(clock, (directory) => {
+    for (const file of followed.values()) if (file.directory === directory) file.dueAt = 0;
+  });
 
   const hasEnded = ({ tail, kind }: Followed): boolean =>
     kind === "complete"
@@ -122,7 +124,7 @@ export const createReaders = (
       file.isInUse = false;
     }
     if (failed.size > 0) return retryMs;
-    succeeded();
+    fault.succeeded();
     return hasRead ? 0 : pauseOf(mountpoint);
   };
 
@@ -140,7 +142,10 @@ export const createReaders = (
       if (!loops.has(mountpoint)) loops.set(mountpoint, readMount(mountpoint));
     },
     /** Resolves once no file is read any more. */
-    ended: () => Promise.all(loops.values()),
+    ended: () => {
+      watch.close();
+      return Promise.all(loops.values());
+    },
   };
 };
 

@@ -28,7 +28,14 @@ it("does not read from the old offset of a file that is rewritten between the ch
   const lines: string[] = [];
   let failsToRotate = false;
   const tail = createTail(
-    { source: "file", key: "1:1", file, partialAfterMs: 3_600_000 },
+    {
+      source: "file",
+      key: "1:1",
+      file,
+      partialAfterMs: 3_600_000,
+      encoding: "utf-8",
+      multiline: Promise.resolve(undefined),
+    },
     { path, offset: 0, head: noPrint },
     {
       append: async (batch) => {
@@ -47,6 +54,7 @@ it("does not read from the old offset of a file that is rewritten between the ch
         if (failsToRotate) throw new Error("the disk is full");
       },
       skipped: () => undefined,
+      replaced: () => undefined,
     },
   );
   await tail.step(buffer, signal);

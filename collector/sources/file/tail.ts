@@ -1,7 +1,15 @@
 import { batchLines, measureLineOverhead } from "#collector/queue/line-batch.ts";
 import type { Checkpoint } from "#collector/queue/record.ts";
 import type { SourceDependencies } from "../source.ts";
-import { findLines, type Lines, lineBytesMax } from "./lines.ts";
+import {
+  type Charset,
+  createCharset,
+  decodeFileLines,
+  type Encoding,
+  suspectUtf16,
+} from "./charset.ts";
+import { type Lines, lineBytesMax } from "./lines.ts";
+import type { Multiline } from "./multiline.ts";
 import {
   hasPrint,
   headOf,
@@ -12,6 +20,7 @@ import {
   savePosition,
   startsWith,
 } from "./position.ts";
+import { findRecords, type ReadUntil } from "./records.ts";
 import type { FileStat, LogFile } from "./source-files.ts";
 
 /** The source of the checkpoints of files. All `file` sources share it, so that a file that moves from one to another is not read twice. */
@@ -63,6 +72,8 @@ export interface TailReports {
   truncated(key: string, before: Position, after: Position, signal: AbortSignal): Promise<void>;
   /** So many NULs were skipped. */
   skipped(path: string, nulBytes: number): void;
+  /** So many U+FFFD were stored for invalid bytes. */
+  replaced(characters: number): void;
 }
 
 /** The file of a tail. */
@@ -73,10 +84,15 @@ interface TailFile {
   readonly file: LogFile;
   /** A last line without its end is stored after so long without a change, marked as one that may go on. */
   readonly partialAfterMs: number;
+  readonly encoding: Encoding;
+  /** How lines are joined to records; undefined if each is one. */
+  readonly multiline: Promise<Multiline | undefined>;
 }
 
-/** What ends a line: its end alone, the end of a file to which nobody writes, or that nothing has come for a while. */
-type LineEnd = "newline" | "file" | "pause";
+/** So many bytes of a file tell whether it has a byte order mark. */
+const markBytesMax = 4;
+/** A line end of UTF-16, `\r\n`. */
+const lineEndBytesMax = 4;
 
 /** Reads from a position on; null if the bytes before it have changed. The lines begin at `from` in the chunk. */
 const readChunk = async (
@@ -93,12 +109,13 @@ const readChunk = async (
   return isSame ? { chunk, from } : null;
 };
 
-/** Returns the position after the first `next` bytes of a chunk, in which the position before is at `from`. */
+/** Returns the position after what was found in a chunk, in which the position before is at `from`. */
 const positionAfter = async (
   file: LogFile,
-  { path, directory, offset, head, size = 0 }: Position,
-  { chunk, from, next }: { chunk: Buffer; from: number; next: number },
+  { path, directory, offset, head, part = 1, size = 0 }: Position,
+  { chunk, from, found }: { chunk: Buffer; from: number; found: Lines },
 ): Promise<Position> => {
+  const { next, partial } = found;
   const after = offset - from + next;
   const seenHead = offset === from ? printOf(chunk.subarray(0, printBytesMax)) : head;
   return {
@@ -108,21 +125,82 @@ const positionAfter = async (
     head: seenHead.bytes < Math.min(after, printBytesMax) ? await headOf(file, after) : seenHead,
     mark: printOf(chunk.subarray(Math.max(0, next - printBytesMax), next)),
     size: Math.max(after, size),
+    ...(partial ? { part: part + 1 } : {}),
   };
 };
 
 /** Returns a function that admits lines until a batch is full. */
-const createAdmission = (lineOverheadBytes: number) => {
+const createAdmission = (lineOverheadBytes: number, growth: number, { part }: Position) => {
   let bytes = 0;
   return (length: number): boolean => {
-    bytes += lineOverheadBytes + length;
-    return bytes <= batchBytesMax;
+    bytes += lineOverheadBytes + growth * length;
+    // The last piece of a line has a number, as the others have.
+    return bytes <= batchBytesMax && part === undefined;
+  };
+};
+
+/** Returns where the text begins in a chunk: behind the byte order mark, and at a whole unit of the encoding. */
+const startOfText = ({ offset }: Position, from: number, { markBytes, unit }: Charset): number =>
+  offset === 0 ? markBytes : from + (offset % unit.bytes);
+
+/** Creates what reads the records of a file. It knows the file's encoding once it has seen the first bytes, until `reset`. */
+const createRecordReader = (
+  {
+    source,
+    file,
+    encoding,
+    joining,
+  }: Pick<TailFile, "source" | "file" | "encoding"> & { joining: TailFile["multiline"] },
+  { lineOverheadBytes, log }: { lineOverheadBytes: number } & Pick<SourceDependencies, "log">,
+) => {
+  let charset: Charset | undefined;
+
+  /** Returns how the file is read as text, which its first bytes may show. They are in `chunk` if that begins with the file. */
+  const openCharset = async ({ path, offset }: Position, chunk: Buffer): Promise<Charset> => {
+    const first =
+      offset === 0
+        ? chunk.subarray(0, printBytesMax)
+        : await file.read(Buffer.allocUnsafe(printBytesMax), 0);
+    const opened = createCharset(encoding, first);
+    if (first.length < markBytesMax) return opened;
+    charset = opened;
+    const suspected = opened.unit.bytes === 1 ? suspectUtf16(first) : undefined;
+    if (suspected !== undefined)
+      log.warn({ source, path }, `the file looks like UTF-16; set \`encoding: ${suspected}\``);
+    return opened;
+  };
+
+  return {
+    reset: () => {
+      charset = undefined;
+    },
+    /** Reads the next records; null if the bytes before the position have changed. Reads more if the buffer holds none. */
+    read: async (position: Position, buffer: Buffer, until: ReadUntil) => {
+      const multiline = await joining;
+      for (let into = buffer, isLargest = false; ; isLargest = true) {
+        const read = await readChunk(file, position, into);
+        if (read === null) return null;
+        const { chunk, from } = read;
+        const text = charset ?? (await openCharset(position, chunk));
+        const isFull = chunk.length === into.length;
+        const found = findRecords(chunk, startOfText(position, from, text), {
+          charset: text,
+          multiline,
+          until,
+          isFull,
+          isLargest,
+          admits: createAdmission(lineOverheadBytes, text.growth, position),
+        });
+        if (found.bounds.length > 0 || !isFull || isLargest) return { chunk, from, found, text };
+        into = Buffer.allocUnsafe(from + lineBytesMax + lineEndBytesMax);
+      }
+    },
   };
 };
 
 /** Follows `file` under its `key` from `start` on. */
 export const createTail = (
-  { source, key, file, partialAfterMs }: TailFile,
+  { source, key, file, partialAfterMs, encoding, multiline: joining }: TailFile,
   start: Position,
   { append, clock, log }: Pick<SourceDependencies, "append" | "clock" | "log">,
   reports: TailReports,
@@ -134,7 +212,10 @@ export const createTail = (
   let size = Math.max(start.offset, start.size ?? 0);
   let isExhausted = false;
   let changedAt = clock.monotonic();
-  const lineOverheadBytes = measureLineOverhead({ source, path, observedAtMs: clock.now() });
+  const records = createRecordReader(
+    { source, file, encoding, joining },
+    { lineOverheadBytes: measureLineOverhead({ source, path, observedAtMs: clock.now() }), log },
+  );
 
   const look = async () => {
     const stat = await file.restat();
@@ -161,6 +242,7 @@ export const createTail = (
     position = after;
     ahead = after;
     size = now;
+    records.reset();
   };
 
   const save = (moved: Position): Checkpoint => ({
@@ -169,55 +251,47 @@ export const createTail = (
     value: savePosition(moved),
   });
 
-  const batchOf = (chunk: Buffer, from: number, lines: Lines) =>
-    batchLines({
+  const batchOf = (chunk: Buffer, from: number, lines: Lines, text: Charset) => {
+    const { invalidCharacters, ...decoded } = decodeFileLines(text, chunk, lines.bounds);
+    const batch = batchLines({
+      ...decoded,
       source,
       path,
       observedAtMs: clock.now(),
-      buffer: chunk,
       offset: position.offset - from,
-      bounds: lines.bounds,
       partial: lines.partial,
+      part: position.part ?? (lines.partial ? 1 : undefined),
     });
+    return { batch, invalidCharacters };
+  };
 
-  /** After a pause, all that is left is a line without its end. */
-  const endOfLine = (): LineEnd =>
-    isExhausted && size > position.offset && clock.monotonic() - changedAt >= partialAfterMs
-      ? "pause"
-      : "newline";
+  /** After a pause, all that is left is a record that may go on, and then a line without its end. */
+  const readUntil = (multiline: Multiline | undefined): ReadUntil => {
+    if (!isExhausted || size <= position.offset) return "complete";
+    const pauseMs = clock.monotonic() - changedAt;
+    const { timeoutMs = 0 } = multiline ?? {};
+    if (pauseMs >= Math.max(partialAfterMs, timeoutMs)) return "pause";
+    return multiline !== undefined && pauseMs >= timeoutMs ? "joined" : "complete";
+  };
 
-  /** Reads and stores the next lines; "truncated" if the file is another one now. */
+  /** Reads and stores the next records; "truncated" if the file is another one now. */
   const store = async (
     buffer: Buffer,
-    end: LineEnd,
+    until: ReadUntil,
     signal: AbortSignal,
   ): Promise<"stored" | "nothing" | "truncated"> => {
-    const read = await readChunk(file, position, buffer);
+    const read = await records.read(position, buffer, until);
     if (read === null) return "truncated";
-    const { from } = read;
-    let { chunk } = read;
-    const isLongLine = chunk.length === buffer.length && chunk.indexOf(0x0a, from) === -1;
-    // With room for a line end of two bytes, `\r\n`.
-    if (isLongLine)
-      chunk = await file.read(Buffer.allocUnsafe(from + lineBytesMax + 2), position.offset - from);
-    const found = findLines(chunk, from, {
-      final: end !== "newline",
-      admits: createAdmission(lineOverheadBytes),
-    });
-    const lines = { ...found, partial: found.partial || end === "pause" };
-    if (lines.next === from) return "nothing";
-    const moved = await positionAfter(
-      file,
-      { ...position, size: seen?.size ?? 0 },
-      { chunk, from, next: lines.next },
-    );
+    const { chunk, from, found: lines, text } = read;
+    if (lines.next === startOfText(position, from, text)) return "nothing";
+    const moved = await positionAfter(file, { ...position, size: seen?.size ?? 0 }, read);
     ahead = moved;
-    await append(batchOf(chunk, from, lines), { checkpoints: [save(moved)], signal }).catch(
-      (error: unknown) => {
-        ahead = position;
-        throw error;
-      },
-    );
+    const { batch, invalidCharacters } = batchOf(chunk, from, lines, text);
+    await append(batch, { checkpoints: [save(moved)], signal }).catch((error: unknown) => {
+      ahead = position;
+      throw error;
+    });
+    if (invalidCharacters > 0) reports.replaced(invalidCharacters);
     if (lines.nulBytes > 0) reports.skipped(path, lines.nulBytes);
     position = moved;
     size = Math.max(size, moved.size ?? 0);
@@ -254,12 +328,13 @@ export const createTail = (
     },
     step: async (buffer, signal) => {
       await look();
-      if (isExhausted && endOfLine() === "newline") return false;
+      const until = readUntil(await joining);
+      if (isExhausted && until === "complete") return false;
       const now = seen?.size ?? 0;
       const outcome =
         now < position.offset || (now < size && position.offset === 0)
           ? "truncated"
-          : await store(buffer, endOfLine(), signal);
+          : await store(buffer, until, signal);
       if (outcome === "truncated") {
         // Its next look is a change, also if it stays as it is.
         await restart(signal).catch((error: unknown) => {
