@@ -73,10 +73,15 @@ export const listenHttp = async (
   const answer = async (request: Request, env: object) =>
     compressAnswer(request, await app.fetch(request, env), contentCodings);
   const serve = getRequestListener(answer, options);
+  const underWay = new Set<ServerResponse>();
+  let isClosing = false;
   serveConnections(
     server,
     (request, response) => {
       request.headers.host = requestAuthority;
+      underWay.add(response);
+      response.once("close", () => underWay.delete(response));
+      response.shouldKeepAlive &&= !isClosing;
       return serve(request, response);
     },
     connectionsMax,
@@ -88,6 +93,9 @@ export const listenHttp = async (
     close: (graceMs) =>
       new Promise((resolve) => {
         const timer = setTimeout(() => server.closeAllConnections(), graceMs);
+        isClosing = true;
+        // A client that is told sends its next request on another connection, and not on one that is just being closed.
+        for (const response of underWay) response.shouldKeepAlive &&= response.headersSent;
         // Again and again: a client may keep a connection whose last response ends later.
         const closing = setInterval(() => server.closeIdleConnections(), closeIdleMs);
         server.close(() => {
