@@ -171,7 +171,7 @@ const whoami = async (agent: UserAgent) => {
 };
 
 /** Several requests in each step of a restart, which leave it the processor. */
-const betweenRequestsMs = 300;
+const betweenRequestsMs = 100;
 
 /** What an operator gets while `work` runs: the statuses of requests, and the results of the chat's statements. */
 const useDuring = async (agent: UserAgent, work: () => Promise<void>) => {
