@@ -8,7 +8,7 @@ import type { ViewQuery } from "./report.ts";
 import { readFleetView } from "./view-rules.ts";
 
 /** A statement that reads hosts costs as much as 70 of its rows. */
-const batchRows = 250;
+const batchRows = 500;
 
 /** An export that an operator requests. */
 interface FleetExport extends ViewQuery, RequestedExport {
