@@ -155,9 +155,10 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
   };
 
   const storePending = async () => {
-    pending.push(...ledgers.takeChanges());
-    if (pending.length === 0) return;
-    await append([], { checkpoints: [...pending], signal });
+    await ledgers.storeChanges(async (changes) => {
+      const checkpoints = [...pending, ...changes];
+      if (checkpoints.length > 0) await append([], { checkpoints, signal });
+    });
     pending.length = 0;
   };
 
@@ -229,7 +230,6 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
 
   return {
     run,
-    storePending,
     /** Whether something of this file may be stored: where it begins is, and what its path had before is followed. */
     mayRead: ({ path }: Tail) => pending.length === 0 && cuts.of(path).length === 0,
     isFound,
@@ -282,7 +282,10 @@ const createPruning = (
     const ended = await findUnusedLedgers(
       checkpoints(fileCheckpoints),
       isInUse,
-      async (directory) => (await directories.list(directory)).map(({ name }) => name),
+      async (directory) => {
+        const entries = await directories.list(directory).catch(() => undefined);
+        return entries?.map(({ name }) => name);
+      },
     );
     for (const path of ended) ledgers.forget(path);
     if (ended.length > 0)

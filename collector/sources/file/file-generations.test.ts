@@ -1,13 +1,15 @@
 import {
   appendFileSync,
   existsSync,
+  mkdirSync,
   renameSync,
   truncateSync,
   unlinkSync,
   writeFileSync,
 } from "node:fs";
+import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { createMounts } from "#collector/files/mounts.ts";
+import { createMounts, HungMountError } from "#collector/files/mounts.ts";
 import { systemClock } from "#kit/clock.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import { createTestFiles, lines, settle } from "#tests/support/file-source.ts";
@@ -149,4 +151,40 @@ it("F5: leaves descriptors for everything else when the process has few of them"
   await files.start({}, createSourceFiles(createMounts(systemClock), 4));
   await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
   expect(files.source?.counters?.().files).toBeLessThanOrEqual(4);
+});
+
+/** The file system, in which `list` fails for directories with an error. */
+const failingFor = (failing: ReadonlyMap<string, Error>) => {
+  const real = createSourceFiles(createMounts(systemClock));
+  return {
+    ...real,
+    list: (path: string) =>
+      failing.has(path) ? Promise.reject(failing.get(path)) : real.list(path),
+  };
+};
+
+it("passes over a directory that it may not read, and follows what is beside it", async () => {
+  const denied = Object.assign(new Error("permission denied"), { code: "EACCES" });
+  mkdirSync(files.log("private"));
+  files.write(1, 2);
+  const include = [join(files.dir, "logs/**/*.log")];
+  await files.start({ include }, failingFor(new Map([[files.log("private"), denied]])));
+  await files.expectTexts(lines(1, 2));
+});
+
+it("F4: finds new files while the directory of followed ones does not answer", async () => {
+  const failing = new Map<string, Error>();
+  mkdirSync(files.log("hung"));
+  writeFileSync(files.log("hung/app.log"), "line 1\n");
+  await files.start(
+    { include: [files.log("hung/*.log"), files.log("*.log")] },
+    failingFor(failing),
+  );
+  await files.expectTexts(lines(1, 1));
+  failing.set(files.log("hung"), new HungMountError({ mountpoint: files.dir, sinceMs: 0 }));
+  writeFileSync(files.log("hung/other.log"), "line 3\n");
+  files.write(2, 2);
+  await files.expectTexts(lines(1, 2));
+  failing.clear();
+  await files.expectTexts(lines(1, 3));
 });

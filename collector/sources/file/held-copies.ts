@@ -30,7 +30,8 @@ export const createHeldCopies = (clock: Pick<Clock, "monotonic">): HeldCopies =>
       const now: Candidate[] = [];
       for (const candidate of held) {
         const { file, isContent } = candidate;
-        const stat = isContent ? file.stat : await file.restat();
+        // One whose mount does not answer stays as it was.
+        const stat = isContent ? file.stat : await file.restat().catch(() => file.stat);
         hasGrown ||= stat.size !== file.stat.size;
         now.push({ ...candidate, file: { ...file, stat } });
       }

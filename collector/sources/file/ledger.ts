@@ -36,7 +36,6 @@ const entriesMax = 800;
  * known by its content, since rotation, copies and restores change everything else.
  */
 export interface Ledger {
-  readonly path: string;
   /** Whether the name was followed before. */
   readonly isKnown: boolean;
   /** Returns from where a file is to be read: at its end, or behind what was read of it before more was written; undefined if it is none of these. */
@@ -51,8 +50,8 @@ export interface Ledger {
 /** The ledgers of a source. Those who add to one share it, so that what one stores has what the other has added. */
 export interface Ledgers {
   of(path: string): Ledger;
-  /** Returns the checkpoints of ledgers that were added to since the last call. */
-  takeChanges(): Checkpoint[];
+  /** Stores, by `store`, the ledgers that were added to since the last time that it succeeded. */
+  storeChanges(store: (checkpoints: readonly Checkpoint[]) => Promise<void>): Promise<void>;
   forget(path: string): void;
 }
 
@@ -67,10 +66,10 @@ export const createLedgers = (checkpoints: () => ReadonlyMap<string, string>): L
   };
   return {
     of: (path) => opened.get(path) ?? open(path),
-    takeChanges: () => {
-      const taken = [...changed].map((ledger) => ledger.checkpoint());
-      changed.clear();
-      return taken;
+    storeChanges: async (store) => {
+      const taken = [...changed];
+      await store(taken.map((ledger) => ledger.checkpoint()));
+      for (const ledger of taken) changed.delete(ledger);
     },
     forget: (path) => opened.delete(path),
   };
@@ -91,8 +90,9 @@ const openLedger = (
   const saved = checkpoints.get(ledgerKey(path));
   let entries: ReadGeneration[] = v.parse(Saved, saved);
   return {
-    path,
-    isKnown: saved !== undefined,
+    get isKnown() {
+      return saved !== undefined || entries.length > 0;
+    },
     find: async (file) => {
       const { size } = file.stat;
       const start = await file.read(Buffer.allocUnsafe(printBytesMax), 0);
@@ -139,11 +139,14 @@ export const generationAt = (
   { offset, head, mark = head }: Position,
 ): ReadGeneration => ({ size: offset, head, mark, key });
 
-/** Returns the paths of ledgers of names that are gone, together with everything that rotation made of them. */
+/**
+ * Returns the paths of ledgers of names that are gone, together with everything that rotation made of them. `namesIn` returns undefined for a
+ * directory that cannot be listed.
+ */
 export const findUnusedLedgers = async (
   checkpoints: ReadonlyMap<string, string>,
   isInUse: (path: string) => boolean,
-  namesIn: (directory: string) => Promise<readonly string[]>,
+  namesIn: (directory: string) => Promise<readonly string[] | undefined>,
 ): Promise<string[]> => {
   const ended: string[] = [];
   for (const key of checkpoints.keys()) {
@@ -151,8 +154,8 @@ export const findUnusedLedgers = async (
     if (path === undefined || isInUse(path)) continue;
     const base = basename(path);
     const names = await namesIn(dirname(path));
-    const isLeft = names.some((name) => name === base || possibleBases(name).includes(base));
-    if (!isLeft) ended.push(path);
+    const isLeft = names?.some((name) => name === base || possibleBases(name).includes(base));
+    if (isLeft === false) ended.push(path);
   }
   return ended;
 };

@@ -47,7 +47,9 @@ export const createLosses = ({
   const isGone = async (tail: Tail, copies: Placement["held"]): Promise<boolean> => {
     const { file, path, ahead } = tail;
     const isReplaced = tails.values().some((other) => other !== tail && other.path === path);
-    if (!isReplaced || isFound(tail) || (await file.restat()).links > 0) return false;
+    if (!isReplaced || isFound(tail)) return false;
+    const stat = await file.restat().catch(() => undefined);
+    if (stat === undefined || stat.links > 0) return false;
     for (const copy of copies)
       if (await continues(copy.file, copy.file.stat.size, ahead)) return false;
     return true;

@@ -101,14 +101,18 @@ export const createNeighbours = ({
     endPass: () => {
       for (const directory of listed) listedAt.set(directory, clock.monotonic());
     },
-    /** Opens the files beside `names`, in directories that have changed. */
+    /** Opens the files beside `names`, in directories that have changed. Passes over those that cannot be listed now. */
     lookBeside: async (
       names: Iterable<FollowedName>,
       { mustLook, isOfNewPattern }: NeighbourSearch,
     ): Promise<Candidate[]> => {
       const candidates: Candidate[] = [];
       for (const [directory, bases] of byDirectory(names)) {
-        const entries = await directories.list(directory);
+        const entries = await directories.list(directory).catch((error: unknown) => {
+          opener.warn(directory, error);
+          unopened.add(directory);
+        });
+        if (!entries) continue;
         const isUnchanged = examined.get(directory) === entries;
         note(directory);
         const mayHaveMore = unopened.delete(directory);

@@ -11,6 +11,7 @@ import {
   type DirectoryEntry,
   type FileStat,
   ForbiddenFileError,
+  isDenied,
   type SourceFiles,
 } from "./source-files.ts";
 import { createWalk, type Directories, type FilePatterns, type FoundPath } from "./walk.ts";
@@ -60,7 +61,7 @@ export const createPatternFiles = (
     const found = new Set<string>();
     listed = [];
     for (const [directory, before] of decisive) {
-      const entries = await directories.list(directory).catch(undefinedIfHung);
+      const entries = await directories.list(directory).catch(undefinedIfUnreadable);
       if (entries === undefined) continue;
       listed.push(directory);
       if (entries !== before) found.add(directory);
@@ -197,6 +198,6 @@ export const createPatternFiles = (
   };
 };
 
-const undefinedIfHung = (error: unknown): undefined => {
-  if (!(error instanceof HungMountError)) throw error;
+const undefinedIfUnreadable = (error: unknown): undefined => {
+  if (!(error instanceof HungMountError) && !isDenied(error)) throw error;
 };

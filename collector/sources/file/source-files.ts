@@ -72,7 +72,7 @@ export interface CompressedFile {
 export interface SourceFiles {
   /** Resolves every symbolic link in a path, one by one; null if there is no such file. */
   resolve(path: string): Promise<ResolvedPath | null>;
-  /** Lists a directory; empty if it is missing or no directory. */
+  /** Lists a directory; empty if it is missing or no directory. Rejects if it may not be read. */
   list(realPath: string): Promise<DirectoryEntry[]>;
   /** Stats a file by its path without links; null if it is missing. */
   stat(realPath: string): Promise<FileStat | null>;
@@ -97,6 +97,10 @@ export const isTrustedLink = (linkOwner: number, fileOwner: number): boolean =>
 
 const isMissing = (error: unknown): boolean =>
   ["ENOENT", "ENOTDIR", "ELOOP"].includes(errorCode(error) ?? "");
+
+/** Reports whether an error says that this user may not look at a path. */
+export const isDenied = (error: unknown): boolean =>
+  ["EACCES", "EPERM"].includes(errorCode(error) ?? "");
 
 const orNull = (error: unknown): null => {
   if (isMissing(error)) return null;

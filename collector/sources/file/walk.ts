@@ -5,7 +5,7 @@
 import { join, matchesGlob, resolve } from "node:path";
 import type { Clock } from "#kit/clock.ts";
 import { fileKey } from "./position.ts";
-import type { DirectoryEntry, SourceFiles } from "./source-files.ts";
+import { type DirectoryEntry, isDenied, type SourceFiles } from "./source-files.ts";
 
 /** Selects the files of a source. */
 export interface FilePatterns {
@@ -134,6 +134,17 @@ export interface PatternWalk {
   find(): Promise<readonly FoundPath[]>;
 }
 
+/** A walk passes over what this user may not look at, as the shell does. */
+const nothingIfDenied = (error: unknown): readonly DirectoryEntry[] => {
+  if (isDenied(error)) return nothing;
+  throw error;
+};
+
+const nullIfDenied = (error: unknown): null => {
+  if (isDenied(error)) return null;
+  throw error;
+};
+
 /** Creates the walk of a pattern, which reads directories through `directories`. */
 export const createWalk = (
   pattern: string,
@@ -145,9 +156,10 @@ export const createWalk = (
   /** The directories that were read for it, and what they had. */
   let read = new Map<string, readonly DirectoryEntry[]>();
 
+  const listReadable = (path: string) => directories.list(path).catch(nothingIfDenied);
+
   const isUnchanged = async () => {
-    for (const [path, entries] of read)
-      if ((await directories.list(path)) !== entries) return false;
+    for (const [path, entries] of read) if ((await listReadable(path)) !== entries) return false;
     return read.size > 0;
   };
 
@@ -157,7 +169,7 @@ export const createWalk = (
       if (await isUnchanged()) return found;
       const nowRead = new Map<string, readonly DirectoryEntry[]>();
       const list = async (path: string) => {
-        const entries = await directories.list(path);
+        const entries = await listReadable(path);
         nowRead.set(path, entries);
         return entries;
       };
@@ -204,8 +216,8 @@ const findPaths = async (
   ): Promise<string | undefined> => {
     if (kind === "directory") return path;
     if (kind !== "link") return undefined;
-    const resolved = await files.resolve(path);
-    const stat = resolved && (await files.stat(resolved.path));
+    const resolved = await files.resolve(path).catch(nullIfDenied);
+    const stat = resolved && (await files.stat(resolved.path).catch(nullIfDenied));
     return stat?.isDirectory ? resolved?.path : undefined;
   };
 
@@ -247,7 +259,7 @@ const findPaths = async (
     const plain = segments.findIndex((segment) => magic.test(segment));
     const fixed = plain === -1 ? segments.length - 1 : plain;
     const base = `/${segments.slice(0, fixed).join("/")}`;
-    const resolved = await files.resolve(base);
+    const resolved = await files.resolve(base).catch(nullIfDenied);
     const directory = resolved?.path;
     if (directory !== undefined)
       await walk({ path: base, directory, above: [directory] }, segments.slice(fixed));
