@@ -17,17 +17,17 @@ const noGaps: FileGaps = { gaps: 0, bytes: 0, unknown: 0 };
 /** None where nothing is saved, or nothing that can be read. */
 const SavedGaps = v.fallback(v.pipe(v.string(), v.parseJson(), Gaps), noGaps);
 
-/** Returns the checkpoint that adds one gap of at least `bytes` to those of a source; 0: nobody knows how many. */
-export const addFileGap = (
+/** Returns the checkpoint that adds gaps of at least so many bytes each to those of a source; 0: nobody knows how many. */
+export const addFileGaps = (
   saved: ReadonlyMap<string, string>,
   source: string,
-  bytes: number,
+  gaps: readonly number[],
 ): Checkpoint => {
   const before = v.parse(SavedGaps, saved.get(source));
   const value: FileGaps = {
-    gaps: before.gaps + 1,
-    bytes: before.bytes + bytes,
-    unknown: before.unknown + (bytes === 0 ? 1 : 0),
+    gaps: before.gaps + gaps.length,
+    bytes: gaps.reduce((sum, bytes) => sum + bytes, before.bytes),
+    unknown: before.unknown + gaps.filter((bytes) => bytes === 0).length,
   };
   return { source: fileGapSource, key: source, value: JSON.stringify(value) };
 };

@@ -14,7 +14,7 @@ import {
   takeAccounts,
 } from "#tests/support/queue-accounts.ts";
 import { setUpQueues } from "#tests/support/queue-folder.ts";
-import { addFileGap, fileGapSource } from "./file-gaps.ts";
+import { addFileGaps, fileGapSource } from "./file-gaps.ts";
 import type { Queue } from "./queue.ts";
 
 const minute = 60_000;
@@ -68,7 +68,7 @@ const texts = (count: number) =>
 it("L5: states gaps of log files by their number, and how many of them have bytes that nobody knows", async () => {
   const queue = open();
   for (const bytes of [0, 70, 0]) {
-    const gap = addFileGap(queue.checkpoints(fileGapSource), "app", bytes);
+    const gap = addFileGaps(queue.checkpoints(fileGapSource), "app", [bytes]);
     await queue.append([], { checkpoints: [gap] });
   }
   await pass(queue, 2 * hourMs);

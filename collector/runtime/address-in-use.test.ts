@@ -12,7 +12,7 @@ const occupy = async (port: number | undefined) => {
   return server;
 };
 
-/** A collector with one OTLP listener, and a file source that stands in for the others. */
+/** The config of a collector with an OTLP listener and a file source. */
 const setUp = async (port: number | undefined) => {
   const sourcesOn = (listener: number | undefined) =>
     `[{type: otlp, http: {listen: "127.0.0.1:${listener}"}}, {type: file, include: [/a]}]`;

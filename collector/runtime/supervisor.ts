@@ -47,7 +47,7 @@ interface SupervisorOptions {
   log: Pick<LineLog, "reload"> & Log;
   tracer: Tracer;
   createSource(config: SourceSettings, dependencies: PositionedSourceDependencies): Source;
-  /** What of this host hinders the collector, beside its own parts. */
+  /** Returns the conditions of the host, such as a mount that does not answer. */
   hostConditions?(): readonly ReportedCondition[];
 }
 

@@ -34,7 +34,7 @@ const ofSenders = [
   "rejected_items",
   "repaired_strings",
 ];
-/** Of files: bytes without content, and files that wait for others to be closed. */
+/** Counters of files that report no failure. */
 const ofFiles = ["nul_bytes", "invalid_characters", "waiting"];
 
 const dependencies = {

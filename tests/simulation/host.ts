@@ -2,7 +2,7 @@
 
 import { createForwarder, type Forwarder } from "#collector/forward/forwarder.ts";
 import { isDiskUnwritable } from "#collector/queue/errors.ts";
-import { addFileGap, fileGapSource } from "#collector/queue/file-gaps.ts";
+import { addFileGaps, fileGapSource } from "#collector/queue/file-gaps.ts";
 import { createQueue, type Queue } from "#collector/queue/queue.ts";
 import type { NewRecord } from "#collector/queue/record.ts";
 import { drainAccounts, endAccounts, keepAccounts } from "#collector/runtime/keep-accounts.ts";
@@ -277,7 +277,7 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     loseFile: (bytes) =>
       world.as(host.process, async () => {
         const { queue, process } = host;
-        const checkpoints = [addFileGap(queue.checkpoints(fileGapSource), "file", bytes)];
+        const checkpoints = [addFileGaps(queue.checkpoints(fileGapSource), "file", [bytes])];
         if ((await queue.append([], { checkpoints })) === "stored")
           disk.ledger.dropped.push(world.clockOf(process).now());
       }),

@@ -14,7 +14,7 @@ import type { Encoding } from "./charset.ts";
 import { type Candidate, createFileOpener } from "./file-opener.ts";
 import { createHeldCopies } from "./held-copies.ts";
 import { findUnusedLedgers, type Ledgers, ledgerKey } from "./ledger.ts";
-import { createLosses } from "./losses.ts";
+import { createLosses, type Gap } from "./losses.ts";
 import type { MultilineConfig } from "./multiline.ts";
 import { createNeighbours } from "./neighbours.ts";
 import { createPatternFiles, type FollowedName } from "./pattern-files.ts";
@@ -42,7 +42,7 @@ export interface FileSourceConfig extends FilePatterns {
   readonly multiline?: MultilineConfig | undefined;
 }
 
-/** What discovery works with. */
+/** The dependencies of discovery. */
 export interface DiscoveryDependencies
   extends Pick<PositionedSourceDependencies, "append" | "checkpoints" | "clock" | "log"> {
   files: SourceFiles;
@@ -57,7 +57,7 @@ export interface DiscoveryDependencies
   signal: AbortSignal;
 }
 
-/** How often what names that are gone have left is forgotten. */
+/** How often the ledgers of deleted names are removed. */
 const pruneMs = 10 * minuteMs;
 
 /** Keys of checkpoints that are no positions. */
@@ -65,11 +65,12 @@ const isPositionKey = (key: string): boolean => !/^(?:pattern|read):/.test(key);
 
 /** Creates the discovery of a source. */
 export const createDiscovery = (config: FileSourceConfig, dependencies: DiscoveryDependencies) => {
-  const { append, clock, log, checkpoints, ledgers, tails, files, signal } = dependencies;
+  const { clock, log, checkpoints, ledgers, tails, files } = dependencies;
   const { name: source = "file", startAt, rules } = config;
   const isOurs = createPathCheck(config);
-  /** Decided and not stored yet. */
+  /** Checkpoints and gaps that are decided and not stored yet. */
   const pending: Checkpoint[] = [];
+  const gaps: Gap[] = [];
   const cuts = createCuts(dependencies);
   /** Directories to look into again, though nothing in them has changed. */
   let again: ReadonlySet<string> = new Set();
@@ -155,17 +156,16 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
   };
 
   const storePending = async () => {
-    await ledgers.storeChanges(async (changes) => {
-      const checkpoints = [...pending, ...changes];
-      if (checkpoints.length > 0) await append([], { checkpoints, signal });
-    });
+    await ledgers.storeChanges((changes) => losses.store(gaps, [...pending, ...changes]));
     pending.length = 0;
+    gaps.length = 0;
   };
 
   /** Follows what was decided on, and stores where it begins. */
   const begin = async (placement: Placement, newPatterns: ReadonlySet<string>) => {
     copies.hold(placement.held);
     pending.push(...placement.checkpoints);
+    gaps.push(...losses.gapsOf(placement));
     for (const placed of placement.placed) {
       const { position, file, kind } = placed;
       dependencies.follow(placed);
@@ -217,7 +217,6 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
       isFollowed: (key) => tails.has(key),
     });
     await begin(placement, newPatterns);
-    await losses.countMissing(placement);
     await giveUpAll(unfinished, placement);
     await losses.countUnseen(placement);
     again = placement.incomplete;
@@ -250,7 +249,7 @@ const createCuts = ({ append, signal }: Pick<DiscoveryDependencies, "append" | "
     settle: (paths: readonly string[]) => {
       for (const path of paths) cuts.delete(path);
     },
-    /** Stores what a truncated file had, so that the next pass looks for its copy, and where it goes on. */
+    /** Stores the position before a truncation, for which the next pass looks for a copy, and the one after it. */
     add: async (key: string, before: Position, after: Position) => {
       await append([], {
         checkpoints: [

@@ -1,6 +1,6 @@
 /* Accounts for what is lost of the files of a source. A gap is stored in one transaction with the end of what it ends. */
 import { dirname } from "node:path";
-import { addFileGap, fileGapSource } from "#collector/queue/file-gaps.ts";
+import { addFileGaps, fileGapSource } from "#collector/queue/file-gaps.ts";
 import type { Checkpoint } from "#collector/queue/record.ts";
 import type { PositionedSourceDependencies } from "../source.ts";
 import type { Placement } from "./placement.ts";
@@ -18,6 +18,12 @@ interface Dependencies
   wasBlind(directory: string): boolean;
 }
 
+/** Lines that are lost: their bytes, or 0 if nobody knows how many. */
+export interface Gap {
+  readonly path: string;
+  readonly bytes: number;
+}
+
 /** Creates the account of losses. */
 export const createLosses = ({
   append,
@@ -31,16 +37,20 @@ export const createLosses = ({
 }: Dependencies) => {
   const counts = { gaps: 0, gap_bytes: 0 };
 
-  /** Counts a gap, of an unknown number of bytes if `bytes` is 0, and stores it together with `end`. */
-  const countGap = async (path: string, bytes: number, end: readonly Checkpoint[] = []) => {
-    const gap = addFileGap(checkpoints(fileGapSource), source, bytes);
-    await append([], { checkpoints: [gap, ...end], signal });
-    counts.gaps += 1;
-    counts.gap_bytes += bytes;
-    log.warn(
-      { source, path, bytes },
-      "a file is gone before it was known to be read to its end: lines may be lost",
-    );
+  /** Stores gaps and other checkpoints in one transaction, and counts the gaps. */
+  const store = async (gaps: readonly Gap[], others: readonly Checkpoint[]) => {
+    if (gaps.length + others.length === 0) return;
+    const sizes = gaps.map(({ bytes }) => bytes);
+    const added = gaps.length > 0 ? [addFileGaps(checkpoints(fileGapSource), source, sizes)] : [];
+    await append([], { checkpoints: [...added, ...others], signal });
+    for (const { path, bytes } of gaps) {
+      counts.gaps += 1;
+      counts.gap_bytes += bytes;
+      log.warn(
+        { source, path, bytes },
+        "a file is gone before it was known to be read to its end: lines may be lost",
+      );
+    }
   };
 
   /** Whether a tail's file was deleted and replaced, and none of the copies has what is unread of it. */
@@ -55,33 +65,40 @@ export const createLosses = ({
     return true;
   };
 
+  /** A gap of unknown size, if generations of a path may have come and gone unseen. */
+  const unseenIn = (path: string): Gap[] => (wasBlind(dirname(path)) ? [{ path, bytes: 0 }] : []);
+
   return {
     counts: () => counts,
-    /** Counts what files were known to have, and do not have where they continue. */
-    countMissing: async ({ missing }: Placement) => {
-      for (const { path, bytes } of missing) {
-        await countGap(path, bytes);
-        if (wasBlind(dirname(path))) await countGap(path, 0);
-      }
-    },
+    store,
+    /**
+     * Returns what is lost of the files that a pass has placed: what they were known to have and do not have where they continue, and the
+     * generations of a name that came and went before it was seen.
+     */
+    gapsOf: ({ missing, firstSeen }: Placement): Gap[] => [
+      ...missing.flatMap((gap) => [gap, ...unseenIn(gap.path)]),
+      ...[...firstSeen].flatMap(unseenIn),
+    ],
     /** Ends a position. Its file had the bytes that were seen, and may have got more if nobody looked for a while. */
-    giveUp: async (key: string, position: Position, mayHaveGrown: boolean) => {
+    giveUp: (key: string, position: Position, mayHaveGrown: boolean) => {
       const { path, offset, size = offset } = position;
       const bytes = Math.max(0, size - offset);
-      await countGap(path, bytes, [{ source: fileCheckpoints, key, value: null }]);
-      if (bytes > 0 && mayHaveGrown) await countGap(path, 0);
+      const unseen = bytes > 0 && mayHaveGrown ? [{ path, bytes: 0 }] : [];
+      return store([{ path, bytes }, ...unseen], [{ source: fileCheckpoints, key, value: null }]);
     },
     /**
-     * Counts the generations that came and went unseen, while the collector or the mount was away: rotation deletes the oldest first, so that
-     * none is missing as long as the last one that was seen is there.
+     * Counts the generations that came and went while the collector or the mount was away: rotation deletes the oldest first, so none is
+     * missing as long as the last one that was seen is there.
      */
-    countUnseen: async ({ firstSeen, held }: Placement) => {
+    countUnseen: async ({ held }: Placement) => {
       const paths = new Set<string>();
-      for (const path of firstSeen) if (wasBlind(dirname(path))) paths.add(path);
       for (const tail of tails.values())
         if (wasBlind(dirname(tail.file.realPath)) && (await isGone(tail, held)))
           paths.add(tail.path);
-      for (const path of paths) await countGap(path, 0);
+      await store(
+        [...paths].map((path) => ({ path, bytes: 0 })),
+        [],
+      );
     },
   };
 };

@@ -100,7 +100,7 @@ const seenLines = ({ bounds, next }: Lines, { text, cutAt = next }: JoinOptions)
   };
 };
 
-/** Returns the index after the record that begins at `first`, and whether it goes on behind that; undefined if it is not complete yet. */
+/** Returns the index after the record that begins at `first`, and whether the record continues there; undefined while it is incomplete. */
 const nextRecord = (
   seen: SeenLines,
   first: number,

@@ -33,7 +33,7 @@ interface Dependencies {
   knownPaths(): Iterable<string>;
 }
 
-/** What a path named when it was last looked at, and the directory of that file. */
+/** The file that a path named at the last look, and its directory. */
 interface Sighting {
   readonly key: string;
   readonly directory: string;

@@ -34,7 +34,7 @@ export interface Placed {
   readonly kind: FollowedKind;
 }
 
-/** What placing works with. */
+/** The input of a placement. */
 export interface PlacementContext {
   readonly files: Pick<SourceFiles, "packed">;
   readonly ledgers: Ledgers;
@@ -42,19 +42,19 @@ export interface PlacementContext {
   /** Stored positions that nothing follows, by their keys. Those that continue are removed. */
   readonly unfinished: Map<string, Position>;
   tailsOf(path: string): Iterable<Tail>;
-  /** What files with a path had until they were truncated, also after `unfinished` was read. */
+  /** Returns the positions of a path before its truncations, also of those after `unfinished` was read. */
   cutsOf(path: string): readonly Position[];
   isFollowed(key: string): boolean;
 }
 
-/** What was decided. */
+/** The decisions on the candidates of a pass. */
 export interface Placement {
   readonly placed: readonly Placed[];
   /** To be stored before anything of the placed files is. */
   readonly checkpoints: readonly Checkpoint[];
   /** Copies of followed files, open: if one of those turns out to be truncated, its rest is here. */
   readonly held: readonly Candidate[];
-  /** What files were known to have, and do not have where they continue. */
+  /** Bytes that a file was known to have and that its continuation lacks. */
   readonly missing: readonly { readonly path: string; readonly bytes: number }[];
   /** Names that were never followed, and beside which generations are that are read now. */
   readonly firstSeen: ReadonlySet<string>;
@@ -144,7 +144,7 @@ const createDecisions = ({
       if (knownSize > size) placement.missing.push({ path, bytes: knownSize - size });
       follow(candidate, { ...position, size });
     },
-    /** Never reads a file. */
+    /** Adds a file to the ledger, so that it is never read. */
     markAsRead: async ({ file, base }: Candidate) => {
       const entry = await readGeneration(file, file.stat.size);
       ledgers.of(base).add(entry);

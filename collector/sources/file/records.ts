@@ -8,7 +8,7 @@ import { joinLines, type Multiline } from "./multiline.ts";
  */
 export type ReadUntil = "complete" | "joined" | "pause" | "file";
 
-/** What was read, and how its records are found. */
+/** How the records of a chunk are found. */
 interface RecordOptions {
   readonly charset: Charset;
   /** How lines are joined; undefined if each is a record. */
