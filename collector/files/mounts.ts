@@ -34,6 +34,11 @@ export interface Mount {
    * then receives a result that arrives after all, to close what it opened.
    */
   call<Result>(act: () => Promise<Result>, onLate?: (result: Result) => void): Promise<Result>;
+  /**
+   * Calls `act`, such as the closing of a file, once every earlier call has ended, however late. Resolves when it has ended, or at once if the
+   * mount does not answer. Node ends a process in which an open `FileHandle` is collected as garbage: the call that waits keeps it.
+   */
+  release(act: () => Promise<void>): Promise<void>;
 }
 
 /** The mounts of this machine. */
@@ -53,6 +58,8 @@ const listMs = 5_000;
 interface WaitingCall {
   act(): Promise<void>;
   reject(error: HungMountError): void;
+  /** Whether it waits although the mount does not answer. */
+  readonly isPatient: boolean;
 }
 
 interface MountCalls extends Mount {
@@ -91,7 +98,8 @@ export const createMounts = (
         if (current === undefined || clock.monotonic() - current.startedAt < answerMs) continue;
         mount.isHung = true;
         const error = new HungMountError({ ...mount, sinceMs: current.sinceMs });
-        for (const { reject } of [current.call, ...mount.waiting.splice(0)]) reject(error);
+        for (const { reject } of [current.call, ...mount.waiting]) reject(error);
+        mount.waiting = mount.waiting.filter(({ isPatient }) => isPatient);
       }
     }
     isWatching = false;
@@ -106,10 +114,11 @@ export const createMounts = (
     }
     mount.current = { call, startedAt: clock.monotonic(), sinceMs: clock.now() };
     busy.add(mount);
-    void call.act().then(() => {
+    const next = () => {
       mount.isHung = false;
       runNext(mount);
-    });
+    };
+    void call.act().then(next, next);
     if (!isWatching) void watch();
   };
 
@@ -137,7 +146,19 @@ export const createMounts = (
             isLate = true;
             reject(error);
           },
+          isPatient: false,
         });
+        if (mount.current === undefined) runNext(mount);
+        return promise;
+      },
+      release: (act) => {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        mount.waiting.push({
+          act: () => act().finally(resolve),
+          reject: () => resolve(),
+          isPatient: true,
+        });
+        if (mount.isHung) resolve();
         if (mount.current === undefined) runNext(mount);
         return promise;
       },

@@ -154,7 +154,7 @@ export const createSourceFiles = (
     const mount = mounts.of(realPath);
     // Non-blocking, in case a pipe replaced the file since.
     const flags = fileConstants.O_RDONLY | fileConstants.O_NONBLOCK | fileConstants.O_NOFOLLOW;
-    const close = (handle: FileHandle) => mount.call(() => handle.close());
+    const close = (handle: FileHandle) => mount.release(() => handle.close());
     const handle = await mount.call(
       () => open(realPath, flags),
       (late) => void close(late),
@@ -213,7 +213,7 @@ const openedFile = (
     ...facts,
     read: (buffer, offset) => mount.call(() => readFully(handle, buffer, offset)),
     restat: async () => statOf(await mount.call(() => handle.stat())),
-    close: () => mount.call(() => handle.close()).finally(onClosed),
+    close: () => mount.release(() => handle.close()).finally(onClosed),
   };
 };
 
