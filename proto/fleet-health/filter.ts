@@ -412,6 +412,10 @@ export const negatedPart = (part: PositivePart): FilterPart | undefined => {
   return filterPartNames.find((name) => name === negated);
 };
 
+/** Reports whether the number of a part is a lower bound, as in its term `hb>10m`. That of the negated part is an upper one. */
+export const isLowerBound = (part: FilterPart): boolean =>
+  filterParts[part].term.includes(">") !== part.startsWith("not");
+
 /** The query parameters of a filter, as entries of a schema. */
 export const fleetFilterFields = {
   ...(Object.fromEntries(

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { FleetFilter } from "./filter.ts";
+import type { FilterPart, FleetFilter } from "./filter.ts";
 import { narrowFilter } from "./narrow-filter.ts";
 
 it.each<[string, FleetFilter, FleetFilter, FleetFilter | undefined]>([
@@ -30,33 +30,72 @@ it.each<[string, FleetFilter, FleetFilter, FleetFilter | undefined]>([
     { notVersion: ["1", "2"] },
   ],
   [
-    "takes the shorter time until expiry",
-    { expiresWithinSeconds: 5 },
-    { expiresWithinSeconds: 9 },
-    { expiresWithinSeconds: 5 },
-  ],
-  [
-    "takes the later start of expiry",
-    { notExpiresWithinSeconds: 5 },
-    { notExpiresWithinSeconds: 9 },
-    { notExpiresWithinSeconds: 9 },
-  ],
-  [
     "finds what is in two ranges of expiry",
     { expires: ["2026-01-01T00:00:00Z..2026-01-05T00:00:00Z"] },
     { expires: ["2026-01-03T00:00:00Z..2026-01-09T00:00:00Z"] },
     { expires: ["2026-01-03T00:00:00Z..2026-01-05T00:00:00Z"] },
   ],
   [
-    "takes the greater age",
-    { heartbeatOlderThanSeconds: 5 },
-    { heartbeatOlderThanSeconds: 9 },
-    { heartbeatOlderThanSeconds: 9 },
+    "keeps each label that either requires",
+    { label: ["env:prod", "team:x"] },
+    { label: ["env:prod"] },
+    { label: ["env:prod", "team:x"] },
   ],
   [
-    "takes the smaller bound of the age",
-    { notHeartbeatOlderThanSeconds: 5 },
-    { notHeartbeatOlderThanSeconds: 9 },
-    { notHeartbeatOlderThanSeconds: 5 },
+    "adds the label of another key",
+    { label: ["team:x"] },
+    { label: ["env:prod"] },
+    { label: ["env:prod", "team:x"] },
+  ],
+  [
+    "keeps the values of a label that both name",
+    { label: ["env:dev", "env:prod", "team:x"] },
+    { label: ["env:prod"] },
+    { label: ["env:prod", "team:x"] },
+  ],
+  [
+    "keeps the value of a label that has any",
+    { label: ["env:prod", "team:*"] },
+    { label: ["env:*", "team:x"] },
+    { label: ["env:prod", "team:x"] },
+  ],
+  [
+    "finds no host with two values of a label",
+    { label: ["env:dev", "team:x"] },
+    { label: ["env:prod"] },
+    undefined,
+  ],
+  [
+    "requires both ranges of versions",
+    { versionRange: ["<2"] },
+    { versionRange: [">=1.4"] },
+    { versionRange: ["<2", ">=1.4"] },
+  ],
+  [
+    "cannot require one of two pairs of sources",
+    { source: ["a", "b"] },
+    { source: ["b", "c"] },
+    undefined,
+  ],
+  [
+    "takes the earlier start of a silence",
+    { silentSince: "2026-01-03T00:00:00Z" },
+    { silentSince: "2026-01-01T00:00:00Z" },
+    { silentSince: "2026-01-01T00:00:00Z" },
   ],
 ])("%s", (_, filter, figure, both) => expect(narrowFilter(filter, figure)).toEqual(both));
+
+it.each<[FilterPart, FilterPart]>([
+  ["heartbeatOlderThanSeconds", "heartbeatWithinSeconds"],
+  ["heartbeatOlderThanSeconds", "notHeartbeatOlderThanSeconds"],
+  ["envelopeOlderThanSeconds", "envelopeWithinSeconds"],
+  ["droppedMoreThan", "notDroppedMoreThan"],
+  ["queueAbovePercent", "notQueueAbovePercent"],
+  ["queueAboveBytes", "notQueueAboveBytes"],
+  ["notExpiresWithinSeconds", "expiresWithinSeconds"],
+  ["notChangedWithinSeconds", "changedWithinSeconds"],
+  ["notQueueFullWithinSeconds", "queueFullWithinSeconds"],
+])("takes the greater bound of %s and the smaller one of %s", (lower, upper) => {
+  expect(narrowFilter({ [lower]: 5 }, { [lower]: 9 })).toEqual({ [lower]: 9 });
+  expect(narrowFilter({ [upper]: 5 }, { [upper]: 9 })).toEqual({ [upper]: 5 });
+});
