@@ -21,6 +21,7 @@ import {
   letOwnerAdmit,
   lockRoles,
 } from "./public-role.ts";
+import { chatViews } from "./relations.ts";
 
 /** The login of the role that runs the model's SQL. */
 export interface ChatLogin {
@@ -33,25 +34,6 @@ export interface ChatLogin {
 export class ChatRoleFault extends Error {
   override readonly name = "ChatRoleFault";
 }
-
-/** The views that the role may read. */
-const chatViews = [
-  "fleet",
-  "issued_certificates",
-  "heartbeats",
-  "config_assignments",
-  "audit_events",
-  "enrollment_policies",
-  "ingest_hours",
-  "incomplete_hours",
-  "completeness_hours",
-  "host_history",
-  "host_silences",
-  "volume_days",
-  "inventory",
-  "watches",
-  "watch_events",
-] as const;
 
 /** The most concurrent queries of all cores; one core runs two. */
 const connectionLimit = 32;

@@ -165,6 +165,15 @@ export const relations: readonly Relation[] = Object.entries(relationColumns).ma
   }),
 );
 
+/** The views behind the relations that core sends as CTEs. */
+const timedViews: Readonly<Record<string, string>> = {
+  collectors: "fleet",
+  certificates: "issued_certificates",
+};
+
+/** The views of the schema "chat", one for each relation. */
+export const chatViews = relations.map(({ name }) => timedViews[name] ?? name);
+
 /**
  * Returns the CTEs that precede a statement: the relations that depend on the time and on thresholds, with the states and conditions of
  * functions/store/fleet/rows.ts.

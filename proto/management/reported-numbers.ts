@@ -1,12 +1,14 @@
 /**
  * The numbers of a heartbeat, each described once: its schema, tables, statements, statuses, the report, exports, filters, orders and the
- * types of the chat's relations take from here what they need. CONTRIBUTING.md says how to add one.
+ * columns of the chat's relations take from here what they need. CONTRIBUTING.md says how to add one.
  */
 
 /** A number of a heartbeat. */
 export interface ReportedNumber {
   /** Its column in `collector_health` and in the chat's relations. */
   readonly column: string;
+  /** Describes it in the chat's relations. */
+  readonly meaning: string;
   /** Its value where an older collector leaves it out: `zero` or `unknown`. With `null`, a host without a value reports null. */
   readonly absent?: "zero" | "unknown" | "null";
   /** Decides how people read and write it. */
@@ -35,6 +37,7 @@ export const reportedNumbers = {
   queue: {
     records: number({
       column: "queue_records",
+      meaning: "Records in the collector's queue; null before the first heartbeat.",
       status: "queueRecords",
       figure: "queue_records",
       label: "Records",
@@ -42,6 +45,7 @@ export const reportedNumbers = {
     }),
     bytes: number({
       column: "queue_bytes",
+      meaning: "Size of the queue; null before the first heartbeat.",
       status: "queueBytes",
       figure: "queue_bytes",
       sorts: true,
@@ -55,11 +59,13 @@ export const reportedNumbers = {
     }),
     max_bytes: number({
       column: "queue_bytes_max",
+      meaning: "Largest allowed size of the queue.",
       csv: "queue_max_bytes",
       unit: "bytes",
     }),
     oldest_record_age_seconds: number({
       column: "queue_oldest_record_age_seconds",
+      meaning: "Age of the oldest record; null when the queue is empty.",
       absent: "null",
       status: "oldestRecordAgeSeconds",
       figure: "queue_oldest_seconds",
@@ -68,12 +74,14 @@ export const reportedNumbers = {
     }),
     dropped_records_total: number({
       column: "dropped_records_total",
+      meaning: "Records that the collector dropped, in all.",
       status: "droppedRecordsTotal",
       label: "Dropped in all",
       unit: "records",
     }),
     dead_letters: number({
       column: "dead_letters",
+      meaning: "Records that core rejected, in all.",
       absent: "zero",
       status: "deadLetters",
       label: "Dead letters",
@@ -81,6 +89,7 @@ export const reportedNumbers = {
     }),
     forks_total: number({
       column: "queue_forks",
+      meaning: "How often the queue continued under a new id, because core knew a copy of it.",
       csv: false,
       absent: "zero",
       label: "New queue ids",
@@ -88,12 +97,14 @@ export const reportedNumbers = {
     }),
     file_gaps_total: number({
       column: "file_gaps",
+      meaning: "Times that the collector lost lines of rotated files.",
       csv: false,
       absent: "zero",
       unit: "times",
     }),
     file_gap_bytes_total: number({
       column: "file_gap_bytes",
+      meaning: "Size of those lines, as far as it is known.",
       csv: false,
       absent: "zero",
       unit: "bytes",
@@ -103,6 +114,7 @@ export const reportedNumbers = {
   process: {
     rss_bytes: number({
       column: "rss_bytes",
+      meaning: "Resident memory of the collector's process; null if it does not report it.",
       csv: false,
       status: "rssBytes",
       figure: "rss_bytes",
@@ -111,6 +123,7 @@ export const reportedNumbers = {
     }),
     cpu_ms: number({
       column: "cpu_ms",
+      meaning: "CPU time of the process since its start.",
       csv: false,
       status: "cpuMs",
       figure: "cpu_ms",
