@@ -16,6 +16,49 @@ import {
   uuid,
 } from "./columns.ts";
 
+/** The columns of a host that have a history, in groups that are neighbours in a row. */
+export const hostFacts = {
+  times: {
+    certificateNotAfter: timestamp(),
+    revokedFrom: timestamp(),
+    /** When the certificate and its unused successor, if any, have both expired. */
+    expiredFrom: timestamp(),
+    /** When less than a quarter of the lifetime is left and no successor is valid. */
+    expiringFrom: timestamp(),
+    /** When core assigned the desired config; never for one that the heartbeat alone reports. */
+    configAssignedAt: timestamp(),
+    /** Time of the first heartbeat with the current running config. */
+    runningConfigSince: timestamp(),
+    /** Since when the row is revoked, else reports the first by precedence of the flags below; `-infinity` without one of them. */
+    conditionSince: timestamp(),
+    /** Time of the first heartbeat with the current version; of the enrollment before the first heartbeat. */
+    versionSince: timestamp(),
+    /** When a heartbeat or a late certificate last ended a condition; never for `-infinity`. */
+    recoveredAt: timestamp(),
+  },
+  states: {
+    /** The labels of the host, as a row of `label_set`. */
+    labelSetId: integer(),
+    renewalFailed: boolean(),
+    configInvalid: boolean(),
+    queueAtRisk: boolean(),
+    /** As the last heartbeat reports it; false before the first. */
+    forwarderConnected: boolean(),
+    drift: byteText().$type<Drift>(),
+    version: byteText(),
+    platform: byteText(),
+  },
+  hashes: {
+    /**
+     * The hash of the assigned config, else of the one that the heartbeat reports as desired. Empty, as the other hashes, when it is not
+     * known. Bytes, half the size of the text, and last: no other column is read through them.
+     */
+    desiredConfig: bytea(),
+    runningConfig: bytea(),
+    lastKnownGoodConfig: bytea(),
+  },
+};
+
 /**
  * What `fleet_host` had of a host until it changed; the newest facts are those of `fleet_host` itself. At a time a host had the facts of the
  * first row that ends after it. A trigger (`drizzle/sql/fleet-history.sql`) writes the rows with each change.
@@ -28,26 +71,9 @@ export const fleetHistory = table(
     untilAt: timestamp(),
     certificateId: uuid(),
     successorId: nullable.uuid(),
-    certificateNotAfter: timestamp(),
-    revokedFrom: timestamp(),
-    expiredFrom: timestamp(),
-    expiringFrom: timestamp(),
-    configAssignedAt: timestamp(),
-    runningConfigSince: timestamp(),
-    conditionSince: timestamp(),
-    versionSince: timestamp(),
-    recoveredAt: timestamp(),
-    labelSetId: integer(),
-    renewalFailed: boolean(),
-    configInvalid: boolean(),
-    queueAtRisk: boolean(),
-    forwarderConnected: boolean(),
-    drift: byteText().$type<Drift>(),
-    version: byteText(),
-    platform: byteText(),
-    desiredConfig: bytea(),
-    runningConfig: bytea(),
-    lastKnownGoodConfig: bytea(),
+    ...hostFacts.times,
+    ...hostFacts.states,
+    ...hostFacts.hashes,
   },
   (columns) => [
     primaryKey({ columns: [columns.identityId, columns.untilAt] }),

@@ -5,7 +5,6 @@ import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import {
   bigint,
   boolean,
-  bytea,
   byteText,
   counter,
   integer,
@@ -14,6 +13,7 @@ import {
   timestamp,
   uuid,
 } from "./columns.ts";
+import { hostFacts } from "./fleet-history.ts";
 
 /** The time from which a row has a condition of its own (`troubles`). Indexed; most heartbeats do not change it. */
 const troubledFrom =
@@ -112,38 +112,14 @@ export const fleetHost = table(
     lastHeartbeatAt: timestamp(),
     /** To the second, so that a host that sends without a pause changes its row at most once a second. */
     lastEnvelopeAt: timestamp(),
-    certificateNotAfter: timestamp(),
-    revokedFrom: timestamp(),
-    /** When the certificate and its unused successor, if any, have both expired. */
-    expiredFrom: timestamp(),
-    /** When less than a quarter of the lifetime is left and no successor is valid. */
-    expiringFrom: timestamp(),
-    /** When core assigned the desired config; never for one that the heartbeat alone reports. */
-    configAssignedAt: timestamp(),
-    /** Time of the first heartbeat with the current running config. */
-    runningConfigSince: timestamp(),
-    /** Since when the row is revoked, else reports the first by precedence of the flags below; `-infinity` without one of them. */
-    conditionSince: timestamp(),
-    /** Time of the first heartbeat with the current version; of the enrollment before the first heartbeat. */
-    versionSince: timestamp(),
-    /** When a heartbeat or a late certificate last ended a condition; never for `-infinity`. */
-    recoveredAt: timestamp(),
+    ...hostFacts.times,
     lastAuthFailureAt: timestamp(),
     /** -1 before the first heartbeat, as the limit and the lost records. */
     queueBytes: counter(),
     queueBytesMax: counter(),
     /** Records that the collector dropped or core rejected (dead letters), in all. */
     lostRecords: counter(),
-    /** The labels of the host, as a row of `label_set`. */
-    labelSetId: integer(),
-    renewalFailed: boolean(),
-    configInvalid: boolean(),
-    queueAtRisk: boolean(),
-    /** As the last heartbeat reports it; false before the first. */
-    forwarderConnected: boolean(),
-    drift: byteText().$type<Drift>(),
-    version: byteText(),
-    platform: byteText(),
+    ...hostFacts.states,
     identity: byteText(),
     deviceId: byteText(),
     /** Empty when it is not known. */
@@ -152,13 +128,7 @@ export const fleetHost = table(
     search: byteText(),
     /** The unused successor, expired or not. */
     successorId: nullable.uuid(),
-    /**
-     * The hash of the assigned config, else of the one that the heartbeat reports as desired. Empty, as the other hashes, when it is not
-     * known. Bytes, half the size of the text, and last: no other column is read through them.
-     */
-    desiredConfig: bytea(),
-    runningConfig: bytea(),
-    lastKnownGoodConfig: bytea(),
+    ...hostFacts.hashes,
   },
   (columns) => [
     uniqueIndex("fleet_host_identity").on(columns.identity),

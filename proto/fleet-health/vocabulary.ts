@@ -21,6 +21,25 @@ export const troubles = {
   times: ["revoked_from", "expired_from", "expiring_from"],
 } as const;
 
+/** The columns of a host that have a history, by kind; the keys are the first eight bytes of the hashes of configs. */
+export const factColumns: Readonly<
+  Record<"times" | "amounts" | "keys" | "flags", readonly string[]>
+> & { readonly names: readonly ("version" | "platform" | "drift")[] } = {
+  times: [
+    ...troubles.times,
+    "certificate_not_after",
+    "config_assigned_at",
+    "running_config_since",
+    "condition_since",
+    "version_since",
+    "recovered_at",
+  ],
+  amounts: ["label_set_id"],
+  keys: ["desired_config_key", "running_config_key", "last_known_good_config_key"],
+  flags: [...troubles.flags, "forwarder_connected"],
+  names: ["version", "platform", "drift"],
+};
+
 /** The nine states: the conditions, and `healthy` when none applies. */
 export const fleetStates = [...fleetConditions, "healthy"] as const;
 

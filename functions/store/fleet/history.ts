@@ -8,7 +8,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
-import { type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { type FleetState, factColumns, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { never, timestampAt } from "./columns/expression.ts";
@@ -16,30 +16,17 @@ import type { Outage } from "./counted-time.ts";
 import type { FleetThresholds } from "./rows.ts";
 import type { FleetSummary } from "./summary.ts";
 
-/** The facts of a host that have a history, by their columns in `fleet_history` and `fleet_host`. */
+/** The columns that `fleet_history` and `fleet_host` share. */
 const factNames = [
   "certificate_id",
   "successor_id",
-  "certificate_not_after",
-  "revoked_from",
-  "expired_from",
-  "expiring_from",
-  "config_assigned_at",
-  "running_config_since",
-  "condition_since",
-  "version_since",
-  "recovered_at",
-  "label_set_id",
-  "renewal_failed",
-  "config_invalid",
-  "queue_at_risk",
-  "forwarder_connected",
-  "drift",
-  "version",
-  "platform",
   "desired_config",
   "running_config",
   "last_known_good_config",
+  ...factColumns.times,
+  ...factColumns.amounts,
+  ...factColumns.flags,
+  ...factColumns.names,
 ];
 const facts = sql.raw(factNames.join(", "));
 const factsOfHost = sql.raw(factNames.map((name) => `f.${name}`).join(", "));

@@ -1,6 +1,7 @@
 /** Columns of hosts as bytes of fixed width, and the statement that reads them. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "#functions/store/database/database.ts";
+import { factColumns } from "#proto/fleet-health/vocabulary.ts";
 import { figureFilters, sortedFigures } from "#proto/management/reported-numbers.ts";
 
 /** Columns of packed rows, in the order of their bytes; names are texts beside them. */
@@ -17,25 +18,6 @@ export const nameColumns = ["version", "platform", "drift", "core", "subnet", "p
 
 /** One of them. */
 export type NameColumn = (typeof nameColumns)[number];
-
-/** The columns that a row of `fleet_history` has. */
-export const factColumns: PackedLayout = {
-  times: [
-    "revoked_from",
-    "expired_from",
-    "expiring_from",
-    "certificate_not_after",
-    "config_assigned_at",
-    "running_config_since",
-    "condition_since",
-    "version_since",
-    "recovered_at",
-  ],
-  amounts: ["label_set_id"],
-  keys: ["desired_config_key", "running_config_key", "last_known_good_config_key"],
-  flags: ["renewal_failed", "config_invalid", "queue_at_risk", "forwarder_connected"],
-  names: ["version", "platform", "drift"],
-};
 
 /** The figures that filters and orders read. */
 const comparedFigures = new Set<string>([

@@ -1,8 +1,8 @@
 /** Computes the hosts at an earlier time from those at a later one, by reverting the changes between. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "#functions/store/database/database.ts";
+import { factColumns } from "#proto/fleet-health/vocabulary.ts";
 import {
-  factColumns,
   hostColumns,
   type PackedLayout,
   type PackedRows,
