@@ -1,8 +1,5 @@
-import {
-  type CountedFactor,
-  countFactors,
-  createHostSources,
-} from "#functions/store/fleet/factors.ts";
+import { type CountedFactor, countFactors } from "#functions/store/fleet/factors.ts";
+import { createHostSources } from "#functions/store/fleet/host-sources.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { ViewQuery } from "./report.ts";

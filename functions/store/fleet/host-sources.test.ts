@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { Executor } from "#functions/store/database/database.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import type { ResidentHosts } from "./columns/resident-hosts.ts";
-import { createHostSources } from "./factors.ts";
+import { createHostSources } from "./host-sources.ts";
 
 it("reads the sources again after a read has failed and its error was reported", async () => {
   const clock = createTestClock();
