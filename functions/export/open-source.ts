@@ -26,7 +26,7 @@ import {
   objectBytes,
   type StoredEnvelope,
 } from "../store/ingest/stored-envelope.ts";
-import { summarizeRows } from "../store/rows/summarize-rows.ts";
+import { summarizeRows } from "../store/rows/read-rows.ts";
 import { type ExportChunk, type ExportSource, groupQueues } from "./source.ts";
 
 /** Where an export reads, by its configuration. */

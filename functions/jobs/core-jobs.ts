@@ -16,7 +16,7 @@ import { createVolumeKeeper } from "../domain/volume/keep-volume.ts";
 import { deliverMessages, type SendRequest } from "../domain/watch/deliver.ts";
 import { evaluateWatches, evaluationMs, expireWatches } from "../domain/watch/run-watches.ts";
 import { findHead } from "../store/audit/audit.ts";
-import { deleteUnusedLabelSets } from "../store/fleet/host-labels.ts";
+import { deleteUnusedLabelSets } from "../store/fleet/labels.ts";
 import {
   correctHistory,
   correctHostTimes,

@@ -1,5 +1,5 @@
 import type { Core } from "../core.ts";
-import { endWaitingCopies } from "../store/ingest/waiting-copies.ts";
+import { endWaitingCopies } from "../store/ingest/copy-transaction.ts";
 
 /** Longer than a committer waits for its own COPY. */
 export const abandonedCopiesIntervalMs = 10_000;

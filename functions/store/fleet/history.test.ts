@@ -11,7 +11,7 @@ import {
   hostsAt,
   recordThresholds,
 } from "./history.ts";
-import { deleteUnusedLabelSets } from "./host-labels.ts";
+import { deleteUnusedLabelSets } from "./labels.ts";
 import type { FleetThresholds } from "./rows.ts";
 
 const clock = createTestClock();

@@ -1,5 +1,11 @@
+import { sql } from "drizzle-orm";
 import { Client, type Connection, type Submittable } from "pg";
+import type { Executor } from "../database/database.ts";
+import { arrayLiteral } from "../database/statements.ts";
 import { blockColumns, copyData } from "./block-rows.ts";
+
+/** Names the connections for COPY in `pg_stat_activity`. */
+const copyApplication = "svc-server ingest";
 
 /** Copies rows between two groups of statements, which are all sent to the server at once. */
 interface CopyTransaction {
@@ -26,7 +32,7 @@ export const openCopyClient = async (
   const client = new Client({
     connectionString: url,
     connectionTimeoutMillis: timeoutMs,
-    application_name: "svc-server ingest",
+    application_name: copyApplication,
     keepAlive: true,
     keepAliveInitialDelayMillis: 5_000,
   });
@@ -176,3 +182,22 @@ export const lastResult = async (
   const last = Array.isArray(results) ? results.at(-1) : results;
   return (last as { rows: Record<string, string>[] }).rows;
 };
+
+/** A committer's transaction that waits for rows of a COPY. */
+interface WaitingCopy {
+  /** Changes as soon as the connection does something else. */
+  copy: string;
+  ended: boolean;
+}
+
+/** Returns the committers' transactions that wait for rows of a COPY, and ends those that are in `seen`. */
+export const endWaitingCopies = async (
+  db: Executor,
+  seen: readonly string[],
+): Promise<readonly WaitingCopy[]> =>
+  db.execute<{ copy: string; ended: boolean }>(sql`
+    select copy, case when copy = any(${arrayLiteral(seen)}::text[]) then pg_terminate_backend(pid) else false end as ended
+    from (
+      select pid, pid || '-' || extract(epoch from state_change) as copy from pg_stat_activity
+      where application_name = ${copyApplication} and datname = current_database() and usename = current_user
+        and state = 'active' and wait_event = 'ClientRead' and backend_xid is not null) as waiting`);

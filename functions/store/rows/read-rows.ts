@@ -1,4 +1,6 @@
+import { sql } from "drizzle-orm";
 import { createCopyFields } from "../database/copy-fields.ts";
+import type { Database } from "../database/database.ts";
 import type { StoredEnvelope } from "../ingest/stored-envelope.ts";
 
 const columns =
@@ -33,4 +35,12 @@ export const decodeRow = (chunk: Buffer): StoredEnvelope | undefined => {
     attributes,
     payload: fields.bytes(),
   };
+};
+
+/** Adds new ranges to the indexes on `xid` of all partitions of rows: until then each read scans these. */
+export const summarizeRows = async (db: Pick<Database, "execute">) => {
+  await db.execute(sql`
+    select brin_summarize_new_values(indexrelid::regclass) from pg_index join pg_class on pg_class.oid = indexrelid
+    join pg_am on pg_am.oid = relam
+    where amname = 'brin' and indrelid in (select inhrelid from pg_inherits where inhparent = 'ingest_envelope'::regclass)`);
 };

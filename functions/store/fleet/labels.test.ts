@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { updateReportedLabels } from "../certificate/identities.ts";
-import { deleteUnusedLabelSets } from "./host-labels.ts";
+import { deleteUnusedLabelSets } from "./labels.ts";
 
 const database = await useTestDatabase();
 const { db } = database.connect();
