@@ -9,6 +9,9 @@ export type DiagRow = typeof hostDiag.$inferSelect;
 /** Inserts a request. */
 export const insertDiag = inserterOf(hostDiag);
 
+/** Selects the requests that their hosts may still answer. */
+const isOpen = (at: Date) => and(isNull(hostDiag.answeredAt), gt(hostDiag.answerBy, at));
+
 /** Finds the newest request that a host may still answer at `at`. */
 export const findOpenDiag = (
   db: Executor,
@@ -18,13 +21,7 @@ export const findOpenDiag = (
     db
       .select()
       .from(hostDiag)
-      .where(
-        and(
-          isNull(hostDiag.answeredAt),
-          gt(hostDiag.answerBy, at),
-          eq(hostDiag.identityId, identityId),
-        ),
-      )
+      .where(and(isOpen(at), eq(hostDiag.identityId, identityId)))
       .orderBy(desc(hostDiag.requestedAt)),
   );
 
@@ -55,11 +52,10 @@ export const updateDiagAnswered = async (
     ...answer
   }: Pick<DiagRow, "id" | "identityId" | "bundle" | "refusal"> & { answeredAt: Date },
 ): Promise<boolean> => {
-  const isOpen = and(isNull(hostDiag.answeredAt), gt(hostDiag.answerBy, answer.answeredAt));
   const updated = await db
     .update(hostDiag)
     .set(answer)
-    .where(and(eq(hostDiag.id, id), eq(hostDiag.identityId, identityId), isOpen))
+    .where(and(eq(hostDiag.id, id), eq(hostDiag.identityId, identityId), isOpen(answer.answeredAt)))
     .returning({ id: hostDiag.id });
   return updated.length > 0;
 };

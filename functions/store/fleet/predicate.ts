@@ -37,6 +37,7 @@ import {
 } from "./columns/expression.ts";
 import {
   conditionPredicate,
+  envelopeSecond,
   type FleetRules,
   forwardingIs,
   hasHeartbeat,
@@ -230,15 +231,12 @@ const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): 
   return found("label_set_id", sql`select id from label_set where ${sql.join(matches, sql` or `)}`);
 };
 
-const authFailureSeconds = 86_400;
+const authFailureSeconds = dayMs / 1000;
 
 const hasForwarded = compare("last_envelope_at", ">", never);
 
-/** Rows store the time of the last envelope in whole seconds, so the limit is rounded down to a second. */
-const envelopeWithin = (age: number, now: Date): Expression => {
-  const from = now.getTime() - age * 1000;
-  return compare("last_envelope_at", ">=", time(Math.floor(from / 1000) * 1000));
-};
+const envelopeWithin = (age: number, now: Date): Expression =>
+  compare("last_envelope_at", ">=", envelopeSecond(now.getTime() - age * 1000));
 
 /** Selects hosts that changed within a time: by a dated event, by a condition that begins with time alone, or by one that ended. */
 const changedWithin = (within: number, rules: FleetRules): Expression[] => {

@@ -100,11 +100,11 @@ export const notRevoked = ({ now }: Pick<CountingRules, "now">): Expression =>
 export const isActive = (rules: FleetRules): Expression =>
   and(heartbeatRecent(rules), notRevoked(rules));
 
-/** Rows store the time of the last envelope in whole seconds, so the limit is rounded down to a second. */
-const forwardsFrom = ({ now, thresholds, outages }: FleetRules): Expression => {
-  const from = countedBefore(now, thresholds.forwardingSeconds, outages).getTime();
-  return time(from - (from % 1000));
-};
+/** Returns a time to compare with that of the last envelope, which rows store in whole seconds: rounded down to a second. */
+export const envelopeSecond = (ms: number): Expression => time(ms - (ms % 1000));
+
+const forwardsFrom = ({ now, thresholds, outages }: FleetRules): Expression =>
+  envelopeSecond(countedBefore(now, thresholds.forwardingSeconds, outages).getTime());
 
 const forwardingKinds: Record<Forwarding, (rules: FleetRules) => Expression> = {
   forwarding: (rules) => compare("last_envelope_at", ">=", forwardsFrom(rules)),
