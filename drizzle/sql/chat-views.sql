@@ -2,7 +2,7 @@
 -- functions of chat-functions.sql. The views run with the rights of their owner, so the role needs none on the tables. A view holds no
 -- token, hash of a token, key, PEM, payload, config text, session or person. functions/chat-sql/ describes every column, and adds what
 -- depends on the time: core sends "collectors" and "certificates" as CTEs over "fleet" and "issued_certificates", with the states of
--- functions/store/fleet/rows.ts. `bun run generate` writes what is between "each" and "end" from proto/management/reported-numbers.ts.
+-- functions/store/fleet/conditions.ts. `bun run generate` writes what is between "each" and "end" from proto/management/reported-numbers.ts.
 
 -- Privileges of PUBLIC that core has revoked so that the role does not have them, and granted to the role
 -- svc_public_<oid of the database>: for the group of a restored database, and to give them back.
@@ -10,12 +10,13 @@ CREATE TABLE IF NOT EXISTS "chat_revoked_grant" ("kind" text NOT NULL, "privileg
 	PRIMARY KEY ("kind", "privilege", "object"));
 
 DO $$
+DECLARE
+	former text;
 BEGIN
 	CREATE SCHEMA IF NOT EXISTS "chat";
-	DROP VIEW IF EXISTS "chat"."fleet", "chat"."issued_certificates", "chat"."heartbeats", "chat"."config_assignments",
-		"chat"."audit_events", "chat"."enrollment_policies", "chat"."ingest_hours", "chat"."incomplete_hours",
-		"chat"."completeness_hours", "chat"."host_history", "chat"."host_silences", "chat"."volume_days", "chat"."inventory",
-		"chat"."watches", "chat"."watch_events";
+	FOR former IN SELECT viewname FROM pg_views WHERE schemaname = 'chat' LOOP
+		EXECUTE format('DROP VIEW "chat".%I', former);
+	END LOOP;
 
 	-- Outer joins on unique keys: the planner leaves out those whose columns a statement does not use.
 	CREATE VIEW "chat"."fleet" AS

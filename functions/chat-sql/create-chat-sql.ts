@@ -4,7 +4,7 @@ import { loadModule, parseSync } from "libpg-query";
 import { errorCode } from "#kit/describe-error.ts";
 import { type RelationSummary, rowsMax, type ToolResult, toolError } from "#proto/chat/session.ts";
 import type { Database } from "../store/database/database.ts";
-import type { FleetRules, FleetThresholds } from "../store/fleet/rows.ts";
+import type { FleetRules, FleetThresholds } from "../store/fleet/conditions.ts";
 import { adoptChatRole, type ChatLogin, ChatRoleFault, makeChatRole } from "./chat-role.ts";
 import { checkStatement, type Readable } from "./check-statement.ts";
 import { admitRoles } from "./public-role.ts";

@@ -7,7 +7,7 @@ import {
   type FleetRules,
   type FleetThresholds,
   stateIndex,
-} from "../store/fleet/rows.ts";
+} from "../store/fleet/conditions.ts";
 import { relationColumns } from "./relation-columns.ts";
 
 /** A relation that the model may read, with notes on its columns. */
@@ -176,7 +176,7 @@ export const chatViews = relations.map(({ name }) => timedViews[name] ?? name);
 
 /**
  * Returns the CTEs that precede a statement: the relations that depend on the time and on thresholds, with the states and conditions of
- * functions/store/fleet/rows.ts.
+ * functions/store/fleet/conditions.ts.
  */
 export const relationsAt = (rules: FleetRules): SQL => sql`collectors as not materialized (
     select ${selected(relationColumns.collectors, collectorExpressions(rules))} from chat.fleet

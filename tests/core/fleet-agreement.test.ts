@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { readFleetRules } from "#functions/domain/fleet/rules.ts";
 import { dayAt, saveDays } from "#functions/store/completeness/days.ts";
-import { findFleetPage } from "#functions/store/fleet/report.ts";
+import { findFleetPage } from "#functions/store/fleet/host-rows.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";

@@ -1,10 +1,10 @@
+import type { CountingRules, FleetThresholds } from "#functions/store/fleet/conditions.ts";
 import {
   countedAfter,
   type Outage,
   uncountedSeconds,
 } from "#functions/store/fleet/counted-time.ts";
-import type { FleetRow } from "#functions/store/fleet/report.ts";
-import type { CountingRules, FleetThresholds } from "#functions/store/fleet/rows.ts";
+import type { FleetRow } from "#functions/store/fleet/host-rows.ts";
 import { rfc3339, timestampOf } from "#kit/clock.ts";
 import { type FleetCondition, fleetConditions } from "#proto/fleet-health/vocabulary.ts";
 

@@ -1,5 +1,5 @@
+import type { FleetRules } from "#functions/store/fleet/conditions.ts";
 import { countFleet, type FleetCounts } from "#functions/store/fleet/facets.ts";
-import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { ViewQuery } from "./report.ts";
 import type { ViewCore } from "./rules.ts";

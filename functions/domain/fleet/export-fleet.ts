@@ -1,7 +1,7 @@
 import type { ConfiguredCore } from "#functions/core.ts";
+import type { FleetRules } from "#functions/store/fleet/conditions.ts";
+import { defineExport, type FleetRow } from "#functions/store/fleet/host-rows.ts";
 import { findLabelKeys, type LabelKeys } from "#functions/store/fleet/labels.ts";
-import { defineExport, type FleetRow } from "#functions/store/fleet/report.ts";
-import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { auditedExport, type RequestedExport } from "../audit/audited-export.ts";
 import type { ViewQuery } from "./report.ts";

@@ -1,6 +1,6 @@
+import type { FleetRules } from "#functions/store/fleet/conditions.ts";
 import { type CountedFactor, countFactors } from "#functions/store/fleet/factors.ts";
 import { createHostSources } from "#functions/store/fleet/host-sources.ts";
-import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { ViewQuery } from "./report.ts";
 import type { ViewCore } from "./rules.ts";

@@ -1,12 +1,12 @@
 import type { Core } from "#functions/core.ts";
 import { hasAuditEventSince } from "#functions/store/audit/audit.ts";
 import { updateReportedLabels } from "#functions/store/certificate/identities.ts";
+import { digestKey, healthReportOf } from "#functions/store/fleet/heartbeat-reports.ts";
 import {
   createHeartbeatWriter,
   findOpenDiags,
   type HeartbeatRecord,
 } from "#functions/store/fleet/heartbeats.ts";
-import { digestKey, healthReportOf } from "#functions/store/fleet/reports.ts";
 import { subnetOf } from "#kit/address.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import type { Labels } from "#proto/labels.ts";

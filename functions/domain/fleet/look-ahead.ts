@@ -1,6 +1,6 @@
 import type { Core } from "#functions/core.ts";
 import { type ListedTokenRow, listAllTokens } from "#functions/store/enrollment/report.ts";
-import { type FleetRow, findFleetPage } from "#functions/store/fleet/report.ts";
+import { type FleetRow, findFleetPage } from "#functions/store/fleet/host-rows.ts";
 import { countHosts } from "#functions/store/fleet/summary.ts";
 import {
   type CoreReport,

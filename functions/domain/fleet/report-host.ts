@@ -2,13 +2,13 @@ import type { ReadCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
 import { type CollectorEvent, findCollectorEvents } from "#functions/store/audit/list.ts";
 import { findHostLosses, type HostLoss } from "#functions/store/export/dead-letters.ts";
+import type { FleetRules } from "#functions/store/fleet/conditions.ts";
 import {
   type FleetRow,
   findFleetRow,
   findHostBackground,
   type HostBackground,
-} from "#functions/store/fleet/report.ts";
-import type { FleetRules } from "#functions/store/fleet/rows.ts";
+} from "#functions/store/fleet/host-rows.ts";
 import { historyMax } from "#proto/fleet-health/host.ts";
 import { readFleetRules } from "./rules.ts";
 import { readFleetView } from "./view-rules.ts";

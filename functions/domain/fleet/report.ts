@@ -1,10 +1,10 @@
 import { type ExportLag, findExportLags } from "#functions/store/export/lag.ts";
+import type { FleetRules } from "#functions/store/fleet/conditions.ts";
 import {
   type FleetPageRequest,
   type FleetRow,
   findFleetPage,
-} from "#functions/store/fleet/report.ts";
-import type { FleetRules } from "#functions/store/fleet/rows.ts";
+} from "#functions/store/fleet/host-rows.ts";
 import type { FleetPosition } from "#functions/store/fleet/select-hosts.ts";
 import { type FleetSummary, summarizeFleet } from "#functions/store/fleet/summary.ts";
 import {

@@ -1,7 +1,11 @@
 import type { Core, ReadCore } from "#functions/core.ts";
+import type {
+  CountingRules,
+  FleetRules,
+  FleetThresholds,
+} from "#functions/store/fleet/conditions.ts";
 import { findOutages } from "#functions/store/fleet/core-sessions.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
-import type { CountingRules, FleetRules, FleetThresholds } from "#functions/store/fleet/rows.ts";
 import { findFleetNames, isSupported } from "#functions/store/fleet/versions.ts";
 import { fleetThresholds } from "./thresholds.ts";
 

@@ -3,7 +3,7 @@ import {
   type CertificateDecision,
   prepareCertificateDecisions,
 } from "#functions/store/certificate/proof-uses.ts";
-import { digestKey } from "#functions/store/fleet/reports.ts";
+import { digestKey } from "#functions/store/fleet/heartbeat-reports.ts";
 import { createSeenRecorder, type StatusFigures } from "#functions/store/fleet/statuses.ts";
 import { subnetOf } from "#kit/address.ts";
 import { groupCalls } from "#kit/group-calls.ts";

@@ -1,5 +1,5 @@
 import type { CoreConfig } from "#functions/config/core-config.ts";
-import type { FleetThresholds } from "#functions/store/fleet/rows.ts";
+import type { FleetThresholds } from "#functions/store/fleet/conditions.ts";
 
 const missedHeartbeatsMax = 3;
 /** Heartbeats follow each other after the interval and at most a tenth of it. */

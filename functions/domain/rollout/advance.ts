@@ -3,7 +3,7 @@ import type { ConfiguredCore } from "#functions/core.ts";
 import { type ConfigRow, findConfig } from "#functions/store/config/configs.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { tryLock } from "#functions/store/database/try-lock.ts";
-import type { CountingRules } from "#functions/store/fleet/rows.ts";
+import type { CountingRules } from "#functions/store/fleet/conditions.ts";
 import {
   chooseComparedHosts,
   deleteComparedHosts,

@@ -1,8 +1,8 @@
 import type { Core, ReadCore, WriteCore } from "#functions/core.ts";
 import { requireFound } from "#functions/problems.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
+import type { CountingRules } from "#functions/store/fleet/conditions.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
-import type { CountingRules } from "#functions/store/fleet/rows.ts";
 import {
   type DescribedRollout,
   findRollout,

@@ -2,7 +2,7 @@ import type { ConfiguredCore } from "#functions/core.ts";
 import { Problem, requireFound } from "#functions/problems.ts";
 import { type ConfigRow, findConfig } from "#functions/store/config/configs.ts";
 import type { Executor } from "#functions/store/database/database.ts";
-import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import type { FleetRules } from "#functions/store/fleet/conditions.ts";
 import { findRefusingVersions } from "#functions/store/rollout/preview.ts";
 import {
   countCandidates,

@@ -1,6 +1,6 @@
 import type { ConfiguredCore } from "#functions/core.ts";
 import type { Executor } from "#functions/store/database/database.ts";
-import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import type { FleetRules } from "#functions/store/fleet/conditions.ts";
 import {
   type BudgetRow,
   deleteHeldHosts,

@@ -18,7 +18,13 @@ import {
   substring,
   timestamptz,
 } from "../database/statements.ts";
-import { appliedAt, type CountingRules, hashKey, notRevoked, progressOf } from "../fleet/rows.ts";
+import {
+  appliedAt,
+  type CountingRules,
+  hashKey,
+  notRevoked,
+  progressOf,
+} from "../fleet/conditions.ts";
 import type { ConfigRow } from "./configs.ts";
 
 /** The hosts of one config hash. Revoked hosts are not counted. */

@@ -4,9 +4,9 @@ import { expiryDays, heartbeatAgeBounds } from "#proto/fleet-health/facets.ts";
 import { exportFilters, type FleetFilter } from "#proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { bucket, choose, column, constant } from "./columns/expression.ts";
+import { type FleetRules, hasHeartbeat } from "./conditions.ts";
 import { countLabels, type LabelCounts } from "./labels.ts";
 import { fleetPredicate } from "./predicate.ts";
-import { type FleetRules, hasHeartbeat } from "./rows.ts";
 import { type CountsByValue, selectHosts, type ViewedFleet } from "./select-hosts.ts";
 
 /** Counts of the fleet under a filter, including its states. */

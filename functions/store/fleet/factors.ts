@@ -7,10 +7,10 @@ import type { Labels } from "#proto/labels.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/statements.ts";
 import { always, column, type Expression } from "./columns/expression.ts";
+import { hostsOf } from "./conditions.ts";
 import type { CountedSources, HostSources } from "./host-sources.ts";
 import { fleetPredicate, ofRecentDays } from "./predicate.ts";
 import { maskHosts } from "./resident-selection.ts";
-import { hostsOf } from "./rows.ts";
 import {
   type CountsByValue,
   type HostCounts,

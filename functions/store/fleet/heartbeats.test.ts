@@ -4,8 +4,8 @@ import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { connectDatabase } from "../database/database.ts";
+import type { HealthReport } from "./heartbeat-reports.ts";
 import { createHeartbeatWriter } from "./heartbeats.ts";
-import type { HealthReport } from "./reports.ts";
 import { createSeenRecorder } from "./statuses.ts";
 
 const clock = createTestClock();

@@ -16,6 +16,7 @@ import type { poolConnections } from "../database/call-limits.ts";
 import type { Executor } from "../database/database.ts";
 import { canRetryIndividually } from "../database/problem.ts";
 import { prepareStatement } from "../database/statements.ts";
+import type { FleetThresholds } from "./conditions.ts";
 import {
   type AssignedRow,
   assignedConfig,
@@ -30,8 +31,7 @@ import {
   silenceValues,
   storeReports,
   withoutFigures,
-} from "./reports.ts";
-import type { FleetThresholds } from "./rows.ts";
+} from "./heartbeat-reports.ts";
 
 /** One heartbeat: its proof and its report. */
 interface HeartbeatWrite {

@@ -4,6 +4,7 @@ import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { updateReportedLabels } from "../certificate/identities.ts";
+import type { FleetThresholds } from "./conditions.ts";
 import {
   deleteOldHistory,
   findHistoryStart,
@@ -12,7 +13,6 @@ import {
   recordThresholds,
 } from "./history.ts";
 import { deleteUnusedLabelSets } from "./labels.ts";
-import type { FleetThresholds } from "./rows.ts";
 
 const clock = createTestClock();
 const database = await useTestDatabase();

@@ -4,7 +4,7 @@
  *   subnet are those of the first row of `fleet_connection` that ends after it, or else those of `fleet_status`.
  * - Its last heartbeat is the start of the silence around that time, or else that time itself: to the thresholds of then, an earlier
  *   heartbeat makes no difference. The size of its queue is known only in a silence.
- * - What depends on time alone is not stored: rows.ts decides it for that time.
+ * - What depends on time alone is not stored: conditions.ts decides it for that time.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
@@ -12,8 +12,8 @@ import { type FleetState, factColumns, fleetStates } from "#proto/fleet-health/v
 import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { never, timestampAt } from "./columns/expression.ts";
+import type { FleetThresholds } from "./conditions.ts";
 import type { Outage } from "./counted-time.ts";
-import type { FleetThresholds } from "./rows.ts";
 import type { FleetSummary } from "./summary.ts";
 
 /** The columns that `fleet_history` and `fleet_host` share. */

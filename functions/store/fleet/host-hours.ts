@@ -5,8 +5,8 @@ import type { SentVolume } from "#proto/fleet-health/comparison.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
 import { timestampAt } from "./columns/expression.ts";
+import { type CountingRules, type FleetRules, hostsOf, staleBefore } from "./conditions.ts";
 import { fleetPredicate } from "./predicate.ts";
-import { type CountingRules, type FleetRules, hostsOf, staleBefore } from "./rows.ts";
 
 /**
  * The stored figures of a host, in this order, as a row `f` of `fleet_status` has them; `at` is the time of the heartbeat that reported

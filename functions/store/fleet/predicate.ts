@@ -49,7 +49,7 @@ import {
   progressPredicate,
   staleBefore,
   stateIs,
-} from "./rows.ts";
+} from "./conditions.ts";
 import { platformsLike, versionsInRange, versionsLike } from "./versions.ts";
 
 /** Returns the predicate of a filter; `withStates: false` ignores its states, as the summary does. */

@@ -6,8 +6,8 @@ import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { Executor } from "#functions/store/database/database.ts";
 import type { Expression } from "./columns/expression.ts";
 import type { ResidentHosts } from "./columns/resident-hosts.ts";
+import { type FleetRules, hostsOf } from "./conditions.ts";
 import { selectResident } from "./resident-selection.ts";
-import { type FleetRules, hostsOf } from "./rows.ts";
 
 /** The fleet at the time of some rules, as a view of it has it. */
 export interface ViewedFleet {

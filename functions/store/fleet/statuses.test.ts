@@ -4,7 +4,7 @@ import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { fleetDifferences } from "#tests/support/fleet-differences.ts";
-import { digestKey } from "./reports.ts";
+import { digestKey } from "./heartbeat-reports.ts";
 import { createSeenRecorder, type SeenHost } from "./statuses.ts";
 
 const clock = createTestClock();

@@ -6,7 +6,6 @@ import { mapValues } from "#kit/map-values.ts";
 import { type ProcessFigures, reportedNumbers } from "#proto/management/reported-numbers.ts";
 import { canRetryIndividually, isLockTimeout } from "../database/problem.ts";
 import { prepareStatement } from "../database/statements.ts";
-import { type HeartbeatStore, repeatsFrom } from "./heartbeats.ts";
 import {
   type AssignedRow,
   assignedConfig,
@@ -19,7 +18,8 @@ import {
   type SilenceThresholds,
   silenceValues,
   storeReports,
-} from "./reports.ts";
+} from "./heartbeat-reports.ts";
+import { type HeartbeatStore, repeatsFrom } from "./heartbeats.ts";
 
 /** The figures that a status reports beside its digest. */
 export interface StatusFigures {

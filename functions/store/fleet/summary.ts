@@ -5,8 +5,8 @@ import {
   type Forwarding,
 } from "#proto/fleet-health/vocabulary.ts";
 import { and } from "./columns/expression.ts";
+import { forwardingIs, isActive, stateAtIndex, stateIndex } from "./conditions.ts";
 import { fleetPredicate } from "./predicate.ts";
-import { forwardingIs, isActive, stateAtIndex, stateIndex } from "./rows.ts";
 import { selectHosts, type ViewedFleet } from "./select-hosts.ts";
 
 /** Counts over the fleet under a filter, ignoring its states. */

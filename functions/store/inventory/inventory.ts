@@ -18,8 +18,8 @@ import {
   texts,
 } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
+import type { FleetRules } from "../fleet/conditions.ts";
 import { inventoryPredicate, namedHosts } from "../fleet/predicate.ts";
-import type { FleetRules } from "../fleet/rows.ts";
 
 /** The inventory as last stored. */
 export type InventoryRow = RowOf<typeof storedInventory>;

@@ -2,6 +2,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
+import { type CountingRules, staleBefore } from "../fleet/conditions.ts";
 import {
   type FollowedHost,
   hostFigures,
@@ -9,7 +10,6 @@ import {
   readFigures,
   sentAround,
 } from "../fleet/host-hours.ts";
-import { type CountingRules, staleBefore } from "../fleet/rows.ts";
 
 /** Compared hosts of a wave, and of others: more would make the intervals narrower, and change no relevant verdict. */
 const changedMax = 2000;

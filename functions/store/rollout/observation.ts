@@ -6,8 +6,8 @@ import type { RolloutCondition } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { asIs, type RowOf, readOne, readRows, texts } from "../database/statements.ts";
 import { column, type Expression, timestampAt } from "../fleet/columns/expression.ts";
+import { type CountingRules, enrollingAfter, staleBefore, staleFrom } from "../fleet/conditions.ts";
 import { countedAfterColumn, isUncounted } from "../fleet/counted-time.ts";
-import { type CountingRules, enrollingAfter, staleBefore, staleFrom } from "../fleet/rows.ts";
 
 /** The rollout to observe, and the rules for it. */
 export interface Observed extends CountingRules {

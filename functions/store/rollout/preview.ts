@@ -6,7 +6,12 @@ import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbea
 import type { TargetReason } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { asIs, orNull, type RowOf, readRows } from "../database/statements.ts";
-import { type CountingRules, type FleetRules, heartbeatRecent, notRevoked } from "../fleet/rows.ts";
+import {
+  type CountingRules,
+  type FleetRules,
+  heartbeatRecent,
+  notRevoked,
+} from "../fleet/conditions.ts";
 import { candidates } from "./rollouts.ts";
 
 /** Hosts of the filter with the same assigned config; null for none. Only hosts that a rollout can change. */

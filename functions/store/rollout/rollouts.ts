@@ -30,8 +30,8 @@ import {
   uuids,
 } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
+import type { FleetRules } from "../fleet/conditions.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
-import type { FleetRules } from "../fleet/rows.ts";
 
 /** A rollout's row. */
 export type RolloutRow = typeof rollout.$inferSelect;

@@ -11,8 +11,8 @@ import {
   texts,
 } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
+import type { FleetRules } from "../fleet/conditions.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
-import type { FleetRules } from "../fleet/rows.ts";
 
 /** A budget's row. */
 export type BudgetRow = typeof volumeBudget.$inferSelect;

@@ -2,7 +2,7 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { readFleetView } from "#functions/domain/fleet/view-rules.ts";
 import { countFleet } from "#functions/store/fleet/facets.ts";
-import { type FleetPageRequest, findFleetPage } from "#functions/store/fleet/report.ts";
+import { type FleetPageRequest, findFleetPage } from "#functions/store/fleet/host-rows.ts";
 import { summarizeFleet } from "#functions/store/fleet/summary.ts";
 import { systemClock } from "#kit/clock.ts";
 import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";

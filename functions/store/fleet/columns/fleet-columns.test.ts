@@ -8,7 +8,7 @@ import { useTestCore } from "#tests/support/core.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
 import { countFleet } from "../facets.ts";
 import { countFactors } from "../factors.ts";
-import { findFleetPage } from "../report.ts";
+import { findFleetPage } from "../host-rows.ts";
 import { type FleetPosition, selectHosts, type ViewedFleet } from "../select-hosts.ts";
 import { summarizeFleet } from "../summary.ts";
 import { column, compare } from "./expression.ts";

@@ -16,7 +16,7 @@ import { hostColumns, type NameColumn, nameColumns } from "../columns/packed-row
 import { columnNames, HostTable, loadHosts, typeOf } from "../columns/resident-hosts.ts";
 import { countFleet } from "../facets.ts";
 import { hostsAt, recordThresholds } from "../history.ts";
-import { findFleetPage } from "../report.ts";
+import { findFleetPage } from "../host-rows.ts";
 import { summarizeFleet } from "../summary.ts";
 import { createCheckpoints, findNextCheckpoint } from "./checkpoints.ts";
 import {

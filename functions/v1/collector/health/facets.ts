@@ -2,8 +2,8 @@ import * as v from "valibot";
 import type { ReadCore } from "#functions/core.ts";
 import { createFacetCounts } from "#functions/domain/fleet/count-facets.ts";
 import { resource } from "#functions/http/resource.ts";
+import type { FleetRules } from "#functions/store/fleet/conditions.ts";
 import type { FleetCounts } from "#functions/store/fleet/facets.ts";
-import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { dayMs } from "#kit/clock.ts";
 import {
   expiryDays,

@@ -1,7 +1,11 @@
 import { conditionsOf } from "#functions/domain/fleet/conditions.ts";
 import { viewOf } from "#functions/http/route.ts";
-import type { FleetRow } from "#functions/store/fleet/report.ts";
-import type { CountingRules, FleetRules, FleetThresholds } from "#functions/store/fleet/rows.ts";
+import type {
+  CountingRules,
+  FleetRules,
+  FleetThresholds,
+} from "#functions/store/fleet/conditions.ts";
+import type { FleetRow } from "#functions/store/fleet/host-rows.ts";
 import { timestampOf } from "#kit/clock.ts";
 import {
   type FleetHealthRow,

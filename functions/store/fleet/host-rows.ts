@@ -16,13 +16,6 @@ import type { Executor } from "../database/database.ts";
 import { arrayLiteral, defineStatement, firstRow } from "../database/statements.ts";
 import { always, column, never, timestampAt } from "./columns/expression.ts";
 import {
-  exportPredicate,
-  fleetPredicate,
-  incompleteHoursByHost,
-  incompleteHoursOf,
-  stillSends,
-} from "./predicate.ts";
-import {
   conditionPredicate,
   type FleetRules,
   forwardingIndex,
@@ -30,7 +23,14 @@ import {
   severityKey,
   stateAtIndex,
   stateIndex,
-} from "./rows.ts";
+} from "./conditions.ts";
+import {
+  exportPredicate,
+  fleetPredicate,
+  incompleteHoursByHost,
+  incompleteHoursOf,
+  stillSends,
+} from "./predicate.ts";
 import {
   type FleetPosition,
   type HostOrder,

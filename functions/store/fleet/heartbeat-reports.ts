@@ -6,7 +6,7 @@ import {
   type ReportedNumber,
   reportedNumbers,
 } from "#proto/management/reported-numbers.ts";
-import type { FleetThresholds } from "./rows.ts";
+import type { FleetThresholds } from "./conditions.ts";
 
 /** A column of `collector_health` that a report fills. */
 interface ReportedColumn {
