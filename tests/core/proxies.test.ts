@@ -27,7 +27,7 @@ import { useTestDatabase } from "../support/database.ts";
 import { createHostProgram } from "../support/host-program.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { newFolder } from "../support/new-folder.ts";
-import { startCore } from "../support/program.ts";
+import { startCore, stopProgram } from "../support/program.ts";
 import { isInstalled, type ProxyName, type RunningProxy, startProxy } from "../support/proxies.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
@@ -67,6 +67,8 @@ beforeAll(async () => {
   headerless = await startCore(env);
   ({ port: corePort, ingestPort } = ready);
   operator = createOperatorApi(ready.url, secret);
+  // vitest ends nothing by itself that `beforeAll` has started.
+  return () => Promise.all([ready, headerless].map(({ program }) => stopProgram(program)));
 });
 interface Reply {
   status: number;
