@@ -20,7 +20,7 @@ export const assembleCore = (parts: Pick<Core, OwnParts> & Partial<Core>): Core 
     tracer: untraced,
     codec: zstdCodec,
     signer: null,
-    watches: () => config.watches,
+    watches: config.watches,
     chat: null,
     ...parts,
     clientCertificates:

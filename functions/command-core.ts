@@ -3,12 +3,12 @@ import { systemEntropy } from "#kit/entropy.ts";
 import type { Log } from "#kit/log.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import type { RestoreCore } from "./domain/directory/restored.ts";
-import { createCoreServers } from "./node/database/database-servers.ts";
+import { createCoreServers, type DatabaseConfig } from "./node/database/database-servers.ts";
 import { prepareDatabase, withDatabaseFaults } from "./node/database/prepare-database.ts";
 import {
   type ConnectedDatabase,
   connectDatabase,
-  type DatabaseOptions,
+  type PoolSettings,
 } from "./store/database/database.ts";
 import type { SqlClient } from "./store/database/pool/sql-client.ts";
 
@@ -28,7 +28,7 @@ export const withMigratedCore = async (
   config: CoreConfig,
   run: (core: MigratedCore) => Promise<number>,
 ): Promise<number> => {
-  await prepareDatabase(createCoreServers(config), {
+  await prepareDatabase(createCoreServers(config, stderrLog), {
     tenantId: config.tenantId,
     clock: systemClock,
     log: stderrLog,
@@ -40,11 +40,11 @@ export const withMigratedCore = async (
 
 /** Runs a command on the database, as it is: without a deadline, as one transaction may read the whole log, or change every person. */
 export const withDatabase = async (
-  config: Pick<CoreConfig, "databaseUrl" | "databaseSessionUrl">,
+  config: DatabaseConfig,
   run: (database: ConnectedDatabase) => Promise<number>,
-  options: Pick<DatabaseOptions, "connectionsMax" | "deadlineMs" | "applicationName"> = {},
+  options: PoolSettings = {},
 ): Promise<number> => {
-  const { sessions } = createCoreServers(config);
+  const { sessions } = createCoreServers(config, stderrLog);
   const database = connectDatabase({ ...sessions, connectionsMax: 2, deadlineMs: 0, ...options });
   try {
     return await withDatabaseFaults(sessions.variable, () => run(database));

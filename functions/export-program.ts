@@ -14,11 +14,11 @@ import { runExport } from "./export/run-export.ts";
 import { serveMetrics } from "./export/serve-metrics.ts";
 import { printResult } from "./node/command-line.ts";
 import { loadTogether } from "./node/config-files.ts";
-import { createCoreServers } from "./node/database/database-servers.ts";
+import { followVariables } from "./node/database/follow-variables.ts";
 import { untilAvailable } from "./node/database/prepare-database.ts";
-import { reloadChangedFiles } from "./node/follow-files.ts";
-import { checkSinkFiles } from "./node/ingest/open-sink.ts";
+import { followSinkFiles } from "./node/ingest/open-sink.ts";
 import { readMigrations } from "./node/read-migrations.ts";
+import { type ReloadedFiles, reloadChangedFiles } from "./node/reload-files.ts";
 import { listenFor, runConfigured, StartFault, stopSignal } from "./node/run-configured.ts";
 import { callDeadlineMs } from "./store/database/call-limits.ts";
 import { connectDatabase } from "./store/database/database.ts";
@@ -46,18 +46,26 @@ const usage = `svc-server export: sends committed envelopes as OTLP to a backend
 `;
 
 /** Loads the files of the backend's and the database's TLS, and of the headers. */
-const load = (config: ExportConfig, log: Log) =>
-  loadTogether({
-    client: () => createExportClient(config, { log, clock: systemClock }),
-    servers: () => createCoreServers(config),
-    sink: () => checkSinkFiles(config),
+const load = async (config: ExportConfig, log: Log) => {
+  let followed: readonly ReloadedFiles[] = [];
+  const loaded = await loadTogether({
+    servers: async () => {
+      const variables = await followVariables(config, log);
+      followed = variables.followed;
+      return variables.servers;
+    },
+    client: () => createExportClient(config, { log, clock: systemClock, followed }),
+    sink: () => followSinkFiles(config, log),
   });
+  const { client, sink } = loaded;
+  return { ...loaded, followed: [client.tls, ...followed, ...(sink ? [sink] : [])] };
+};
 
 /** Exports until SIGTERM or SIGINT, then delivers what it has read, for at most five seconds, and releases the lease. */
 const serve = async (
   config: ExportConfig,
   log: Log,
-  { client, servers: { sessions } }: Awaited<ReturnType<typeof load>>,
+  { client, servers: { sessions }, sink: natsFiles, followed }: Awaited<ReturnType<typeof load>>,
 ) => {
   const { name } = config;
   const database = connectDatabase({ ...sessions, ...connection });
@@ -71,7 +79,7 @@ const serve = async (
       if (pending.length > 0)
         throw new StartFault("the database is of an older version of core; start core first");
     });
-    const opened = await createSources(config, { db: database.db, sessions, ...tools });
+    const opened = await createSources(config, { db: database.db, sessions, natsFiles, ...tools });
     sources = opened;
     await untilAvailable(sessions.variable, tools, () => opened.prepare());
     const { metrics: address } = config;
@@ -83,7 +91,7 @@ const serve = async (
       log.info({ signal }, "stopping");
       stopping.abort();
     });
-    void reloadChangedFiles({ clock: systemClock, log }, client, stopping.signal);
+    void reloadChangedFiles({ clock: systemClock, log }, followed, stopping.signal);
     log.info({ export: name, metrics_port: listener?.port ?? null }, "ready");
     await runExport({
       db: database.db,

@@ -27,15 +27,16 @@ import {
   withConfigError,
 } from "./node/config-files.ts";
 import { openCoreDatabases } from "./node/database/core-databases.ts";
-import { createCoreServers } from "./node/database/database-servers.ts";
+import { followVariables } from "./node/database/follow-variables.ts";
 import { prepareDatabase } from "./node/database/prepare-database.ts";
-import { followFiles, reloadChangedFiles } from "./node/follow-files.ts";
+import { followFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http/http-listener.ts";
-import { checkSinkFiles } from "./node/ingest/open-sink.ts";
+import { followSinkFiles } from "./node/ingest/open-sink.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createMetrics } from "./node/metrics.ts";
 import { createNodeCryptography, createNodeSigningKey } from "./node/node-cryptography.ts";
 import { readMigrations } from "./node/read-migrations.ts";
+import { reloadChangedFiles } from "./node/reload-files.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
 import { createSendRequest } from "./node/send-request.ts";
 import { checksOf } from "./ops/checks.ts";
@@ -87,7 +88,7 @@ const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore) => {
     const schedule = { clock: systemClock, signal, log };
     runningJobs = Promise.all([
       runJobs(schedule, jobsOf(jobsCore, serving, checkRestore)),
-      reloadChangedFiles(core, loaded.files, signal),
+      reloadChangedFiles(core, loaded.followed, signal),
     ]);
     const { http, report } = await listen(core, jobsCore, serving);
     serving.isListening = true;
@@ -129,7 +130,7 @@ const openServing = async (
   loaded: LoadedCore,
   signal: AbortSignal,
 ) => {
-  const { servers } = loaded;
+  const { servers } = loaded.variables;
   await prepareDatabase(servers, { tenantId: config.tenantId, clock: systemClock, log });
   const { version } = packageJson;
   const tracer = await createTracer(config.traces, { name: "svc-server", version });
@@ -158,7 +159,7 @@ const openServing = async (
 /** Creates core without chat. */
 const createCore = (serving: Serving): Core => {
   const { config, log, loaded, databases, metrics, tracer, signal: stopping } = serving;
-  const { watches, signing } = loaded.files;
+  const { signing } = loaded.files;
   const { db } = databases.reports;
   // Until something is audited, through whichever core: the next answer has what an operator wrote.
   const viewsShared = { ms: viewMs, clock: systemClock, version: () => countAuditEvents(db) };
@@ -196,13 +197,12 @@ const createCore = (serving: Serving): Core => {
     tracer,
     cryptography: loaded.cryptography,
     ...(signing && { signer: signing.signer, clientCertificates: signing.clientCertificates }),
-    ...(watches && { watches: watches.current }),
   });
 };
 
 const startConfiguredChat = async (
   core: Core,
-  { config, loaded: { receiptSigner, servers }, databases, signal }: Serving,
+  { config, loaded: { receiptSigner, variables }, databases, signal }: Serving,
 ) =>
   config.chat &&
   receiptSigner &&
@@ -210,7 +210,7 @@ const startConfiguredChat = async (
     config: config.chat,
     signer: receiptSigner,
     jobsDatabase: databases.jobs,
-    locate: servers.sessions.servers.locate,
+    locate: variables.servers.sessions.servers.locate,
     stopping: signal,
   });
 
@@ -235,7 +235,7 @@ const jobsOf = (core: Core, serving: Serving, checkRestore: () => Promise<void>)
 /** Listens for telemetry and requests; returns also what reports this core to the others. */
 const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
   const { config, log, databases, databaseClock, metrics, signal } = serving;
-  const { files, license, servers } = serving.loaded;
+  const { files, license, natsFiles, variables } = serving.loaded;
   const routes = routesOf(core);
   if (config.ingest && files.tls)
     serving.ingest = await startIngest(core, {
@@ -245,7 +245,8 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
       databases,
       jobsCore,
       databaseClock,
-      sessions: servers.sessions,
+      sessions: variables.servers.sessions,
+      natsFiles,
       metrics,
       signal,
     });
@@ -256,6 +257,8 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
     clock: databaseClock,
     ingest: serving.ingest,
     files,
+    followed: variables.followed,
+    natsFiles,
     license,
     isStopping,
   });
@@ -282,13 +285,13 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
   return { http, report };
 };
 
-const startDirectorySync = (core: Core, { metrics, loaded: { servers }, signal }: Serving) =>
+const startDirectorySync = (core: Core, { metrics, loaded: { variables }, signal }: Serving) =>
   runDirectorySync(
     {
       core,
       readKeyFile: (path) => readKeyFile(path).toString("utf8"),
       readTrustedFile: (path) => readTrustedFile(path).toString("utf8"),
-      exclusively: createDirectoryLock({ ...servers.sessions, clock: core.clock }),
+      exclusively: createDirectoryLock({ ...variables.servers.sessions, clock: core.clock }),
       observe: metrics.observeDirectory,
     },
     signal,
@@ -307,9 +310,6 @@ export const runServer = (
   );
 };
 
-/** The PATH of an external signer if the environment has none. */
-const defaultPath = "/usr/local/bin:/usr/bin:/bin";
-
 /**
  * Loads the files that the configuration names, except those of the directory, which each sync reads again. Throws one `ConfigError` with
  * every fault. Uses no network.
@@ -317,19 +317,22 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin";
 const loadCoreFiles = async (config: CoreConfig, log: Log) => {
   const { chat, ingest } = config;
   const cryptography = createNodeCryptography();
-  const tools = { cryptography, clock: systemClock, log, path: process.env.PATH ?? defaultPath };
+  const tools = { cryptography, clock: systemClock, log };
   const loaded = await loadTogether({
     files: () => followFiles(config, tools),
     /** Null: the community edition. */
     license: () => readLicense(config),
-    servers: () => createCoreServers(config),
+    variables: () => followVariables(config, log),
     /** Null without chat. */
     receiptSigner: () => chat && loadReceiptSigner(chat),
     /** Null: the log of statements is not signed. */
     logSigner: () => readLogKey(config),
-    sink: () => ingest && checkSinkFiles(ingest),
+    /** Null without NATS. */
+    natsFiles: () => ingest && followSinkFiles(ingest, log),
   });
-  return { ...loaded, cryptography };
+  const { files, variables, natsFiles } = loaded;
+  const followed = [...files.all, ...variables.followed, ...(natsFiles ? [natsFiles] : [])];
+  return { ...loaded, followed, cryptography };
 };
 
 type LoadedCore = Awaited<ReturnType<typeof loadCoreFiles>>;

@@ -90,7 +90,7 @@ const createTools = async (
     createChatSql({
       db: jobsDatabase.db,
       locate,
-      url: config.sqlDatabaseUrl?.reveal() ?? null,
+      url: config.sqlDatabaseUrl,
       secret: core.config.authTokenSecret.reveal(),
       secretPrevious: core.config.authTokenSecretPrevious?.reveal() ?? null,
       thresholds: fleetThresholds(core.config),

@@ -22,6 +22,7 @@ import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import type { CoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
 import type { TlsMaterial } from "./node/follow-files.ts";
+import type { NatsFiles } from "./node/ingest/connect-nats.ts";
 import { handshakesOf } from "./node/ingest/handshake-limits.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest/ingest-listener.ts";
 import { openSink } from "./node/ingest/open-sink.ts";
@@ -52,6 +53,7 @@ interface StartNeeds {
   jobsCore: Core;
   databaseClock: DatabaseClock;
   sessions: NamedServers;
+  natsFiles: NatsFiles;
   metrics: Metrics;
   signal: AbortSignal;
 }
@@ -67,17 +69,13 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
   const { sink, payloadBytesMax } = await openSink(config, {
     ...shared,
     databaseUrl: sessions.servers.locate,
+    natsFiles: needs.natsFiles,
     hasStoredDigests: () => core.heartbeats.hasOlderCore?.() !== true,
     db,
     entropy,
     metrics,
   });
   const held = createHeldHosts(clock);
-  const followBudgets = async () => {
-    held.set(await holdHosts(jobsCore));
-    // A report would be logged at every check.
-    return undefined;
-  };
   const ingest = createIngest({
     ...shared,
     entropy,
@@ -98,7 +96,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
   const runningJobs = [
     ingest.watch(signal),
     runJobs({ clock, signal, log }, [
-      ["budgets", budgetIntervalMs, followBudgets],
+      ["budgets", budgetIntervalMs, createBudgetFollower(jobsCore, held)],
       ["ingest partitions", partitionIntervalMs, keepPartitions],
       ["abandoned copies", abandonedCopiesIntervalMs, createCopyCleanup(jobsCore)],
     ]),
@@ -126,6 +124,13 @@ const createPartitionKeeper =
       { ...jobsCore, clock: systemClock },
       { retentionDays, databaseTime: databaseClock.measure },
     );
+
+const createBudgetFollower =
+  (jobsCore: Core, held: ReturnType<typeof createHeldHosts>) => async () => {
+    held.set(await holdHosts(jobsCore));
+    // A report would be logged at every check.
+    return undefined;
+  };
 
 const createStatuses = (
   core: Core,

@@ -1,5 +1,6 @@
 import { distance } from "fastest-levenshtein";
 import * as v from "valibot";
+import type { Secret } from "./secret.ts";
 
 /** The environment of a process, in Node and workerd. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -32,13 +33,17 @@ export class GuardedFileError extends Error {
   override readonly name = "GuardedFileError";
 }
 
+/** Returns the marks of a variable: `fileForm` and `readOnce` of kit/variables.ts. */
+export const marksOf = (
+  schema: v.ObjectEntries[string] | undefined,
+): { hasFileForm?: true; readOnce?: string } => {
+  const whole = schema && "wrapped" in schema ? (schema.wrapped as v.GenericSchema) : schema;
+  return whole === undefined ? {} : v.getMetadata(whole);
+};
+
 /** Returns the variables whose value may come from the file that `<NAME>_FILE` names. */
 export const fileFormsOf = (variables: v.ObjectEntries): string[] =>
-  Object.keys(variables).filter((name) => {
-    const schema = variables[name];
-    const whole = schema && "wrapped" in schema ? (schema.wrapped as v.GenericSchema) : schema;
-    return whole !== undefined && v.getMetadata(whole).hasFileForm === true;
-  });
+  Object.keys(variables).filter((name) => marksOf(variables[name]).hasFileForm);
 
 /** Returns the names of these variables, with those of their files. */
 export const namesOf = (variables: v.ObjectEntries): string[] => [
@@ -103,9 +108,21 @@ export type ValuesOf<Variables extends v.ObjectEntries> = v.InferOutput<
   v.ObjectSchema<Variables, undefined>
 >;
 
+/** The file of a variable, which may change while the program runs. */
+export interface VariableFile {
+  /** The variable that names it, as `SVC_DATABASE_URL_FILE`. */
+  variable: string;
+  path: string;
+  /** The value of the configuration. */
+  secret: Secret<unknown>;
+  /** Reads the value again. Throws a `ConfigError` that quotes nothing, also for an empty file. */
+  read(): Secret<unknown>;
+}
+
 /**
  * Parses the variables of one program: applies the `_FILE` rule, then the schema of each variable. Returns every fault, and `values` if each
- * schema accepts; a fault in a file's content names the variable of the file. The caller checks the rules between variables, and throws.
+ * schema accepts, with the `files` that they come from, except those that are read once; a fault in a file's content names the variable of
+ * the file. The caller checks the rules between variables, and throws.
  */
 export const parseVariables = <Variables extends v.ObjectEntries>(
   env: Environment,
@@ -114,6 +131,7 @@ export const parseVariables = <Variables extends v.ObjectEntries>(
   env: Environment;
   faults: ConfigFault[];
   values: ValuesOf<Variables> | undefined;
+  files: readonly VariableFile[];
 } => {
   const fileForms = fileFormsOf(variables);
   const { env: resolved, faults } = resolveFiles(env, fileForms, readFile);
@@ -126,22 +144,30 @@ export const parseVariables = <Variables extends v.ObjectEntries>(
     const message = resolved[variable] === undefined ? "is required" : issue.message;
     faults.push({ variable: isOfFile ? fileForm : variable, message });
   }
-  return { env: resolved, faults, values: parsed.success ? parsed.output : undefined };
+  const values = parsed.success ? parsed.output : undefined;
+  const files = fileForms.flatMap((name): VariableFile[] => {
+    const path = env[`${name}_FILE`];
+    const schema = variables[name];
+    if (!path || !values || !schema || marksOf(schema).readOnce) return [];
+    const read = () => readVariableFile(name, schema, path, readFile);
+    const secret = (values as Record<string, Secret<unknown>>)[name] as Secret<unknown>;
+    return [{ variable: `${name}_FILE`, path, secret, read }];
+  });
+  return { env: resolved, faults, values, files };
 };
 
-/** Returns the value of one variable from the file at `path`. Throws a `ConfigError` that quotes no value, also for an empty file. */
-export const readVariableFile = <Schema extends v.GenericSchema>(
+const readVariableFile = (
   name: string,
-  schema: Schema,
+  schema: v.ObjectEntries[string],
   path: string,
   readFile: (path: string) => string,
-): v.InferOutput<Schema> => {
+): Secret<unknown> => {
   const { faults, values } = parseVariables(
     { [`${name}_FILE`]: path },
     { variables: { [name]: schema }, readFile },
   );
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
-  return values[name];
+  return values[name] as Secret<unknown>;
 };
 
 /** Variables of compose.yaml and compose.lab.yaml, in an env file that they pass to every program. */

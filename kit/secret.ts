@@ -1,16 +1,21 @@
 const redacted = "[redacted]";
 
-/** A value that prints as `[redacted]` in logs, errors and JSON; only `reveal` returns it. */
-export class Secret {
-  readonly #value: string;
+/** A value that prints as `[redacted]` in logs, errors and JSON; only `reveal` returns it. The file that it comes from may replace it. */
+export class Secret<Value = string> {
+  #value: Value;
 
-  constructor(value: string) {
+  constructor(value: Value) {
     this.#value = value;
   }
 
-  /** Returns the value. Call it where the value is used, and keep the result out of every message. */
-  reveal(): string {
+  /** Returns the newest value. Call it where and when the value is used, and keep the result out of every message. */
+  reveal(): Value {
     return this.#value;
+  }
+
+  /** Takes the value of `newer`, which was read from the same variable. */
+  replaceBy(newer: Secret<Value>): void {
+    this.#value = newer.#value;
   }
 
   toString(): string {

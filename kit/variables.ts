@@ -7,14 +7,24 @@ import { Secret } from "./secret.ts";
 /** Text that is not empty. */
 export const TextVariable = v.pipe(v.string(), v.nonEmpty("must not be empty"));
 
+/** The path of a program. */
+export const AbsolutePathVariable = v.pipe(
+  TextVariable,
+  v.startsWith("/", "must be an absolute path"),
+);
+
 /** A URL to which a secret may be sent. */
 export const ConfidentialUrlVariable = v.pipe(
   TextVariable,
   v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback"),
 );
 
-/** Marks a variable `NAME` whose value may come from the file that `NAME_FILE` names. */
+/** Marks a variable `NAME` whose value, a `Secret`, may come from the file that `NAME_FILE` names, and is read again when that changes. */
 export const fileForm = v.metadata<string, { hasFileForm: true }>({ hasFileForm: true });
+
+/** Marks a variable whose file is read at the start alone, with the reason for docs/configuration.md. */
+export const readOnce = (reason: string) =>
+  v.metadata<string, { readOnce: string }>({ readOnce: reason });
 
 /** A value that prints as `[redacted]`. */
 export const SecretVariable = v.pipe(
@@ -56,20 +66,21 @@ export const DatabaseUrlVariable = v.pipe(
 export const HmacKeyVariable = v.pipe(
   TextVariable,
   fileForm,
+  readOnce("rotated in steps, with the previous one"),
   v.check((text) => new TextEncoder().encode(text).length >= 32, "must be at least 32 bytes"),
   v.transform((text) => new Secret(text)),
 );
 
 const headerPair = /^\s*([\w-]+)\s*=\s*(\S(?:.*\S)?)\s*$/;
 
-const readHeaders = (text: string): Readonly<Record<string, Secret>> | undefined => {
+const readHeaders = (text: string): Readonly<Record<string, string>> | undefined => {
   const pairs = text.split(",").map((pair) => headerPair.exec(pair));
   try {
     const headers = pairs.map(
       (pair) => [pair?.[1]?.toLowerCase() ?? "", decodeURIComponent(pair?.[2] ?? "")] as const,
     );
     if (headers.some(([name, value]) => name === "" || /\p{Cc}/u.test(value))) return undefined;
-    return Object.fromEntries(headers.map(([name, value]) => [name, new Secret(value)]));
+    return Object.fromEntries(headers);
   } catch {
     return undefined;
   }
@@ -86,7 +97,7 @@ export const HeadersVariable = v.pipe(
     (text) => readHeaders(text) !== undefined,
     "must be name=value, several separated by commas, with %2C for a comma in a value",
   ),
-  v.transform((text) => readHeaders(text) ?? {}),
+  v.transform((text) => new Secret(readHeaders(text) ?? {})),
 );
 
 /** A UUID, in lower case. */

@@ -1,6 +1,6 @@
 /* Import it dynamically: only a collector that is traced should load the SDK of OpenTelemetry. */
 import { readFileSync } from "node:fs";
-import { parseVariables } from "#kit/env.ts";
+import { ConfigError, parseVariables, type VariableFile } from "#kit/env.ts";
 import { tracesConfigOf, tracesFaults, tracesVariables } from "#kit/tracing/config.ts";
 import { createTracer } from "#kit/tracing/create-tracer.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
@@ -16,6 +16,7 @@ export const createCollectorTracer = async (
     env: resolved,
     faults,
     values,
+    files: [headersFile],
   } = parseVariables(env.variables, {
     variables: tracesVariables,
     readFile: (path) => readFileSync(path, "utf8"),
@@ -30,9 +31,24 @@ export const createCollectorTracer = async (
         details: faults.map(({ variable, message }) => `${variable} ${message}`),
       },
     );
-  return createTracer(tracesConfigOf(values), {
+  const traces = tracesConfigOf(values);
+  const { headers = null } = traces ?? {};
+  const reveal = () => {
+    reloadVariable(headersFile);
+    return headers?.reveal() ?? {};
+  };
+  return createTracer(traces && { ...traces, headers: { reveal } }, {
     name: "svc-collector",
     version,
     hostname: env.hostname,
   });
+};
+
+/** Reads the file of the headers for each batch of spans. While it is invalid, the old headers are used. */
+const reloadVariable = (file: VariableFile | undefined) => {
+  try {
+    file?.secret.replaceBy(file.read());
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+  }
 };

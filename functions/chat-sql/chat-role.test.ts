@@ -1,4 +1,5 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { Secret } from "#kit/secret.ts";
 import { startRoleServer, urlFor } from "#tests/support/role-server.ts";
 
 const { server, createRoles, create, tools, stop } = await startRoleServer();
@@ -110,7 +111,7 @@ describe("the role that boot makes", () => {
 describe("the role of SVC_CHAT_DATABASE_URL", () => {
   it("is used when it may read the views and nothing else", async () => {
     const core = await create();
-    const given = await tools(core, { url: urlFor(core.url, "given") });
+    const given = await tools(core, { url: new Secret(urlFor(core.url, "given")) });
     expect(given.offReason).toBeNull();
     expect(await count(given)).toMatchObject(none);
     const [row] = await core.sql`select count(*)::int as roles from pg_roles
@@ -118,9 +119,24 @@ describe("the role of SVC_CHAT_DATABASE_URL", () => {
     expect(row?.roles).toBe(0);
   });
 
+  it("may change with its file; another role runs nothing unless it may read the views alone", async () => {
+    const core = await create();
+    const url = new Secret(urlFor(core.url, "given"));
+    const { sql: given } = await tools(core, { url });
+    const login = () => count({ sql: given });
+    await core.sql`alter role powerful createdb`;
+    url.replaceBy(new Secret(urlFor(core.url, "powerful")));
+    expect(await login()).toMatchObject({ kind: "error", code: "database_unavailable" });
+    await core.sql`alter role powerful nocreatedb`;
+    expect(await login()).toMatchObject(none);
+    url.replaceBy(new Secret(urlFor(core.url, "given")));
+    expect(await login()).toMatchObject(none);
+    await core.sql.unsafe("drop owned by powerful");
+  });
+
   it("is refused when it may do more", async () => {
     const core = await create();
-    const toolsOf = (role: string) => tools(core, { url: urlFor(core.url, role) });
+    const toolsOf = (role: string) => tools(core, { url: new Secret(urlFor(core.url, role)) });
     const refused = (fault: string) => ({ sql: null, offReason: expect.stringContaining(fault) });
     for (const [fault, give] of [
       ["may create databases", "alter role powerful createdb"],
@@ -147,7 +163,7 @@ describe("the role of SVC_CHAT_DATABASE_URL", () => {
     const url = new URL(server.tcpUrl(core.database));
     url.username = "given";
     url.password = "wrong";
-    expect(await tools(core, { url: url.href })).toMatchObject({
+    expect(await tools(core, { url: new Secret(url.href) })).toMatchObject({
       sql: null,
       offReason: expect.stringContaining("does not admit"),
     });

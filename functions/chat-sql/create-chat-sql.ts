@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { loadModule, parseSync } from "libpg-query";
 import { errorCode } from "#kit/describe-error.ts";
+import type { Secret } from "#kit/secret.ts";
 import { type RelationSummary, rowsMax, type ToolResult, toolError } from "#proto/chat/session.ts";
 import type { Database } from "../store/database/database.ts";
 import type { FleetRules, FleetThresholds } from "../store/fleet/conditions.ts";
@@ -32,7 +33,7 @@ export interface ChatSqlNeeds {
   /** Returns the URL of the server in use, as core's own role. */
   locate(): Promise<string>;
   /** SVC_CHAT_DATABASE_URL: the login of a role that an administrator made; null to make one. */
-  url: string | null;
+  url: Pick<Secret, "reveal"> | null;
   /** SVC_AUTH_TOKEN_SECRET, which all cores of a deployment share: the password of the role is derived from it. */
   secret: string;
   /** SVC_AUTH_TOKEN_SECRET_PREVIOUS: during a rotation, another core may have set the role's password from it. */
@@ -60,7 +61,7 @@ export interface CreatedChatSql {
 export const createChatSql = async (needs: ChatSqlNeeds): Promise<CreatedChatSql> => {
   const { db, url, revokePublic = true } = needs;
   const admit = async () =>
-    revokePublic ? retried(() => admitRoles(db, url === null ? "" : roleOf(url))) : [];
+    revokePublic ? retried(() => admitRoles(db, url === null ? "" : roleOf(url.reveal()))) : [];
   try {
     await loadModule();
     const { urlsOf, exposures } = await retried(() => prepareRole(needs));
@@ -104,8 +105,16 @@ const prepareRole = async ({
   revokePublic = true,
 }: ChatSqlNeeds) => {
   if (url !== null) {
-    const { exposures } = await adoptChatRole(db, { role: roleOf(url), revokePublic });
-    return { urlsOf: async () => [url], exposures };
+    let role = roleOf(url.reveal());
+    const { exposures } = await adoptChatRole(db, { role, revokePublic });
+    const urlsOf = async () => {
+      const newest = url.reveal();
+      // Core checks another role before a statement runs as it.
+      if (roleOf(newest) !== role) await adoptChatRole(db, { role: roleOf(newest), revokePublic });
+      role = roleOf(newest);
+      return [newest];
+    };
+    return { urlsOf, exposures };
   }
   const { login, exposures } = await makeChatRole(db, { secret, secretPrevious, revokePublic });
   return { urlsOf: async () => urlsFor(await locate(), login), exposures };
@@ -131,7 +140,10 @@ type RunAsRole = (statement: BoundStatement, options: QueryOptions) => Promise<T
 const createRoleRunner = (urlsOf: () => Promise<readonly string[]>): RunAsRole => {
   let accepted = 0;
   return async (statement, options) => {
-    const urls = await urlsOf();
+    const urls = await urlsOf().catch((cause: unknown) => {
+      if (cause instanceof ChatRoleFault) return [];
+      throw cause;
+    });
     const order = urls.map((_, index) => (accepted + index) % urls.length);
     for (const index of order)
       try {

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { Secret } from "#kit/secret.ts";
 import { type RoleConnection, startRoleServer, urlFor } from "#tests/support/role-server.ts";
 
 const { admin, createRoles, connect, create, tools, stop } = await startRoleServer();
@@ -38,7 +39,8 @@ const groupOf = async ({ sql }: RoleConnection) => {
 const groupsOf = async ({ sql }: RoleConnection, name: string): Promise<number> =>
   (await sql`select from pg_roles where rolname = ${name}`).length;
 /** The tools with the role that an administrator made. */
-const toolsOfGiven = (core: RoleConnection) => tools(core, { url: urlFor(core.url, "given") });
+const toolsOfGiven = (core: RoleConnection) =>
+  tools(core, { url: new Secret(urlFor(core.url, "given")) });
 
 /** Returns the privileges of PUBLIC in a database, in a stable order. */
 const publicOf = async ({ sql }: RoleConnection) => {

@@ -11,6 +11,7 @@ import {
   BooleanVariable,
   ConfidentialUrlVariable,
   DatabaseUrlVariable,
+  readOnce,
   SecretVariable,
   TextVariable,
 } from "#kit/variables.ts";
@@ -51,7 +52,9 @@ export const chatVariables = {
   /** login role of the SQL tools; unset: core creates one at its start */
   SVC_CHAT_DATABASE_URL: v.optional(DatabaseUrlVariable),
   /** Ed25519 private key (PKCS#8, PEM) that signs receipts; unset: an ephemeral one */
-  SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: v.optional(TextVariable),
+  SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: v.optional(
+    v.pipe(TextVariable, readOnce("a new key needs a new id")),
+  ),
   /** id of that key in receipts; required with it, and never used for another key */
   SVC_CHAT_RECEIPT_SIGNING_KEY_ID: v.optional(
     v.pipe(

@@ -9,11 +9,13 @@ import {
   parseVariables,
   requireWith,
   type ValuesOf,
+  type VariableFile,
   warnOfShadowed,
   warnOfUnknown,
 } from "#kit/env.ts";
 import { tracesConfigOf, tracesFaults, tracesVariables } from "#kit/tracing/config.ts";
 import {
+  AbsolutePathVariable,
   AddressVariable,
   BooleanVariable,
   DatabaseUrlVariable,
@@ -22,6 +24,7 @@ import {
   HostVariable,
   IntegerVariable,
   LogLevelVariable,
+  readOnce,
   SecretVariable,
   TextVariable,
   UuidVariable,
@@ -40,10 +43,9 @@ import {
   directoryVariables,
 } from "./directory-config.ts";
 import { natsFaults, natsVariables, natsWarnings, sinkConfigOf } from "./nats-config.ts";
-import { watchesFileOf, watchVariables } from "./watch-config.ts";
-import { workloadIssuersOf, workloadVariables } from "./workload-config.ts";
+import { watchVariables } from "./watch-config.ts";
+import { workloadVariables } from "./workload-config.ts";
 
-const absolutePath = v.pipe(TextVariable, v.startsWith("/", "must be an absolute path"));
 /** One schema per variable of the signer. */
 const signerVariables = {
   /** `local-ca` or `external-command`; unset: derived from the settings below */
@@ -51,7 +53,7 @@ const signerVariables = {
     v.picklist(["local-ca", "external-command"], "must be local-ca or external-command"),
   ),
   /** absolute path of the signer (external-command) */
-  SVC_ENROLLMENT_SIGNER_COMMAND: v.optional(absolutePath),
+  SVC_ENROLLMENT_SIGNER_COMMAND: v.optional(AbsolutePathVariable),
   /** CA certificate (local-ca) or trust bundle of the signer's output */
   SVC_ENROLLMENT_CA_CERT_FILE: v.optional(TextVariable),
   /** CA key (local-ca only), not readable by group or world */
@@ -95,7 +97,9 @@ const completenessVariables = {
    * Ed25519 private key (PKCS#8, PEM) that signs the [log of statements](completeness-proof.md);
    * unset: it is not signed
    */
-  SVC_COMPLETENESS_KEY_FILE: v.optional(TextVariable),
+  SVC_COMPLETENESS_KEY_FILE: v.optional(
+    v.pipe(TextVariable, readOnce("a new key needs a new `SVC_COMPLETENESS_ORIGIN`")),
+  ),
   /**
    * name of that log and of its key, without spaces and `+`; unset: the host of
    * `SVC_ADVERTISED_CORE_URL` and `/completeness`
@@ -158,6 +162,11 @@ export const coreVariables = {
    */
   SVC_DATABASE_SESSION_URL: v.optional(DatabaseUrlVariable),
   /**
+   * absolute path of a program that prints the database's password, for each new connection; it
+   * replaces the URL's ([database.md](database.md#passwords))
+   */
+  SVC_DATABASE_PASSWORD_COMMAND: v.optional(AbsolutePathVariable),
+  /**
    * UUID of the deployment; stored at the first start, after which core does not start with
    * another
    */
@@ -175,7 +184,9 @@ export const coreVariables = {
   /** license (a JWT); unset: community edition, unlimited */
   SVC_LICENSE: v.optional(SecretVariable),
   /** PEM of the key that signs licenses; required with `SVC_LICENSE` */
-  SVC_LICENSE_PUBLIC_KEY_FILE: v.optional(TextVariable),
+  SVC_LICENSE_PUBLIC_KEY_FILE: v.optional(
+    v.pipe(TextVariable, readOnce("it decides which licenses are valid")),
+  ),
   /** `host:port` or `[IPv6]:port` of the ingest listener (HTTP/2, mTLS); unset: no ingest */
   SVC_INGEST_GRPC_ADDR: v.optional(AddressVariable),
   /**
@@ -332,27 +343,27 @@ const revocationGapOf = (values: CoreValues, signer: SignerConfig | null) =>
     : null;
 
 /** Returns the parts of the config that need more than the value of each variable. */
-const partsOf = (env: Environment, faults: ConfigFault[], readFile: (path: string) => string) => ({
+const partsOf = (env: Environment, faults: ConfigFault[]) => ({
   signer: signerConfigOf(env, faults),
   /** Null: the log of statements is not signed. */
   completeness: completenessConfigOf(env, faults),
-  /** Issuers whose tokens workloads exchange; empty: none. */
-  workloadIssuers: workloadIssuersOf(env, faults, readFile),
-  /** Null: watches are not configured by a file. */
-  watchesFile: watchesFileOf(env, readFile),
 });
 
 const coreConfigOf = (
   values: CoreValues,
   parts: ReturnType<typeof partsOf>,
-  ingestAddress: string | null,
+  { ingestAddress, files }: { ingestAddress: string | null; files: readonly VariableFile[] },
 ) => ({
+  /** The files of variables, which are followed. */
+  files,
   port: values.PORT,
   /** The address that the HTTP listener binds to; null for every interface. */
   httpHost: values.SVC_HTTP_HOST ?? null,
   databaseUrl: values.SVC_DATABASE_URL,
   /** A URL at which statements keep a session: `databaseUrl` may then lead to a pooler in transaction mode. Null: `databaseUrl` itself. */
   databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
+  /** Prints the password of a new connection; null: the URLs have it. */
+  databasePasswordCommand: values.SVC_DATABASE_PASSWORD_COMMAND ?? null,
   tenantId: values.SVC_TENANT_ID,
   authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
   /** Accepted beside `authTokenSecret`, but never used to sign: the previous secret, or the next one. */
@@ -387,8 +398,10 @@ const coreConfigOf = (
   chatEnabled: values.SVC_CHAT_ENABLED,
   /** Null: chat is disabled, or has no model. */
   chat: chatConfigOf(values),
-  /** Null: watches have no receivers. */
-  watches: values.SVC_WATCH_RECEIVERS ?? null,
+  /** Returns the issuers whose tokens workloads exchange; empty: none. */
+  workloadIssuers: () => values.SVC_WORKLOAD_ISSUERS?.reveal().issuers ?? [],
+  /** Returns where the messages of watches go; null: nowhere. */
+  watches: () => values.SVC_WATCH_RECEIVERS?.reveal() ?? null,
   /** Null: nothing is recorded. */
   traces: tracesConfigOf(values),
   /** The worker runs on Cloudflare, which sets `CF-Connecting-IP` itself. */
@@ -411,16 +424,18 @@ export const parseCoreConfig = (
     env: resolved,
     faults,
     values,
+    files,
   } = parseVariables(ignoreDisabledChat(env), {
     variables: coreVariables,
     readFile,
   });
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
-  const parts = partsOf(resolved, faults, readFile);
+  const parts = partsOf(resolved, faults);
   addFaultsBetween(resolved, faults);
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
-  const config = coreConfigOf(values, parts, resolved.SVC_ADVERTISED_INGEST_ADDR ?? null);
+  const ingestAddress = resolved.SVC_ADVERTISED_INGEST_ADDR ?? null;
+  const config = coreConfigOf(values, parts, { ingestAddress, files });
   // `svc-server export` and `svc-admin` read the last ones.
   const known = [
     ...namesOf(coreVariables),

@@ -23,7 +23,7 @@ const ScimTokens = v.pipe(
     (token) => /^[A-Za-z0-9._~+/=-]{32,512}$/.test(token),
     "must be 32 to 512 letters, digits or . _ ~ + / = -, for example of: openssl rand -hex 32",
   ),
-  v.transform((tokens) => tokens.map((token) => new Secret(token))),
+  v.transform((tokens): Secret<readonly string[]> => new Secret(tokens)),
 );
 
 /** One schema per variable of the directory. */
@@ -134,7 +134,7 @@ const providerOf = (values: DirectoryValues) => {
       return {
         kind: "scim" as const,
         /** All are accepted: two during a rotation. */
-        tokens: values.SVC_DIRECTORY_SCIM_TOKEN ?? [],
+        tokens: values.SVC_DIRECTORY_SCIM_TOKEN ?? new Secret([]),
         subject: values.SVC_DIRECTORY_SCIM_SUBJECT,
       };
     case "google":

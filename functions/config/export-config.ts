@@ -6,13 +6,12 @@ import {
   type Environment,
   namesOf,
   parseVariables,
-  readVariableFile,
   requireWith,
   type ValuesOf,
+  type VariableFile,
   warnOfShadowed,
   warnOfUnknown,
 } from "#kit/env.ts";
-import type { Secret } from "#kit/secret.ts";
 import {
   BooleanVariable,
   DurationVariable,
@@ -106,6 +105,7 @@ export const exportVariables = {
 const variables = {
   SVC_DATABASE_URL: coreVariables.SVC_DATABASE_URL,
   SVC_DATABASE_SESSION_URL: coreVariables.SVC_DATABASE_SESSION_URL,
+  SVC_DATABASE_PASSWORD_COMMAND: coreVariables.SVC_DATABASE_PASSWORD_COMMAND,
   SVC_LOG_LEVEL: coreVariables.SVC_LOG_LEVEL,
   ...natsVariables,
   ...exportVariables,
@@ -143,16 +143,14 @@ const faultsBetweenValues = (values: ExportValues): ConfigFault[] => {
   return faults;
 };
 
-const exportConfigOf = (
-  values: ExportValues,
-  headersFile: string | null,
-  readFile: (path: string) => string,
-) => {
+const exportConfigOf = (values: ExportValues, files: readonly VariableFile[]) => {
   const { SVC_EXPORT_CLIENT_CERT_FILE: certFile, SVC_EXPORT_CLIENT_KEY_FILE: keyFile } = values;
-  const headers: Readonly<Record<string, Secret>> = values.SVC_EXPORT_HEADERS ?? {};
   return {
+    /** The files of variables, which are followed. */
+    files,
     databaseUrl: values.SVC_DATABASE_URL,
     databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
+    databasePasswordCommand: values.SVC_DATABASE_PASSWORD_COMMAND ?? null,
     /** Where core stores envelopes. */
     sink: sinkConfigOf(values),
     /** The name of the position: one for each backend. */
@@ -160,14 +158,8 @@ const exportConfigOf = (
     start: values.SVC_EXPORT_START,
     endpoint: values.SVC_EXPORT_ENDPOINT,
     protocol: values.SVC_EXPORT_PROTOCOL,
-    headers,
-    /** The file of `headers`, which may be replaced; null: they are in the environment. */
-    headersFile,
-    /** Reads `headers` from their file again. Throws a `ConfigError` that quotes no value. */
-    readHeaders: () =>
-      headersFile === null
-        ? headers
-        : readVariableFile("SVC_EXPORT_HEADERS", HeadersVariable, headersFile, readFile),
+    /** Returns the headers of a request. */
+    headers: () => values.SVC_EXPORT_HEADERS?.reveal() ?? {},
     caFile: values.SVC_EXPORT_CA_FILE ?? null,
     clientCertificate: certFile && keyFile ? { certFile, keyFile } : null,
     isCompressed: values.SVC_EXPORT_COMPRESSION === "gzip",
@@ -197,12 +189,11 @@ export const parseExportConfig = (
   env: Environment,
   readFile: (path: string) => string,
 ): { config: ExportConfig; warnings: readonly string[] } => {
-  const { env: resolved, faults, values } = parseVariables(env, { variables, readFile });
+  const { env: resolved, faults, values, files } = parseVariables(env, { variables, readFile });
   addFaultsBetween(resolved, faults);
   if (values !== undefined) faults.push(...faultsBetweenValues(values));
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
-  const headersFile = resolved.SVC_EXPORT_HEADERS_FILE ?? null;
-  const config = exportConfigOf(values, headersFile, readFile);
+  const config = exportConfigOf(values, files);
   const known = [...namesOf({ ...coreVariables, ...variables }), ...variablesOfOthers];
   const warnings = [
     ...warnOfUnknown(env, "SVC_", known),

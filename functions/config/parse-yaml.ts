@@ -1,8 +1,26 @@
 import * as v from "valibot";
+import { Secret } from "#kit/secret.ts";
 import { anyTokens, parseTree } from "#proto/collector-config/tree.ts";
 
-/** Parses the YAML of a setting by a schema. Faults name the position in the text, and quote nothing. */
-export const parseYaml = <Schema extends v.GenericSchema>(
+/**
+ * Transforms the YAML of a variable by a schema into a `Secret`; `faultOf` returns why it rejects a value that the schema accepts. Faults name
+ * the position in the text, and quote nothing.
+ */
+export const secretYaml = <Schema extends v.GenericSchema>(
+  schema: Schema,
+  faultOf: (output: v.InferOutput<Schema>) => string | undefined = () => undefined,
+) =>
+  v.rawTransform<string, Secret<v.InferOutput<Schema>>>(
+    ({ dataset: { value }, addIssue, NEVER }) => {
+      const file = parseYaml(schema, value);
+      const fault = "fault" in file ? file.fault : faultOf(file.output);
+      if ("output" in file && fault === undefined) return new Secret(file.output);
+      addIssue({ message: fault ?? "is invalid" });
+      return NEVER;
+    },
+  );
+
+const parseYaml = <Schema extends v.GenericSchema>(
   schema: Schema,
   text: string,
 ): { output: v.InferOutput<Schema> } | { fault: string } => {

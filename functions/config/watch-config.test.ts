@@ -9,7 +9,7 @@ const parse = (receivers: string) => {
     ...coreEnvironment("postgres://core@localhost/core"),
     SVC_WATCH_RECEIVERS_FILE: "/receivers",
   };
-  return parseCoreConfig(env, (path) => (path === "/receivers" ? receivers : "")).config.watches;
+  return parseCoreConfig(env, (path) => (path === "/receivers" ? receivers : "")).config.watches();
 };
 const faultOf = (receivers: string) => {
   try {

@@ -1,9 +1,8 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "#kit/confidential-url.ts";
-import { type Environment, readVariableFile } from "#kit/env.ts";
 import { Secret } from "#kit/secret.ts";
 import { fileForm } from "#kit/variables.ts";
-import { parseYaml } from "./parse-yaml.ts";
+import { secretYaml } from "./parse-yaml.ts";
 
 const url = v.pipe(
   v.string("must be a URL"),
@@ -135,16 +134,7 @@ const ReceiversFile = v.pipe(
 export type WatchConfig = v.InferOutput<typeof ReceiversFile>;
 
 /** The receivers as YAML. */
-const ReceiversVariable = v.pipe(
-  v.string(),
-  fileForm,
-  v.rawTransform(({ dataset: { value }, addIssue, NEVER }): WatchConfig => {
-    const file = parseYaml(ReceiversFile, value);
-    if ("output" in file) return file.output;
-    addIssue({ message: file.fault });
-    return NEVER;
-  }),
-);
+const ReceiversVariable = v.pipe(v.string(), fileForm, secretYaml(ReceiversFile));
 
 /** One schema per variable of watches. */
 export const watchVariables = {
@@ -154,21 +144,3 @@ export const watchVariables = {
    */
   SVC_WATCH_RECEIVERS: v.optional(ReceiversVariable),
 };
-
-/** The file of the receivers. `read` reads it again, and throws a `ConfigError` that quotes no value, also for an empty file. */
-export interface WatchesFile {
-  path: string;
-  read(): WatchConfig;
-}
-
-/** Returns the file of the receivers; null without one. */
-export const watchesFileOf = (
-  { SVC_WATCH_RECEIVERS_FILE: path }: Environment,
-  readFile: (path: string) => string,
-): WatchesFile | null =>
-  path
-    ? {
-        path,
-        read: () => readVariableFile("SVC_WATCH_RECEIVERS", ReceiversVariable, path, readFile),
-      }
-    : null;

@@ -1,14 +1,13 @@
 import { expect, it } from "vitest";
-import type { ConfigFault } from "#kit/env.ts";
-import { workloadIssuersOf } from "./workload-config.ts";
+import { parseVariables } from "#kit/env.ts";
+import { workloadVariables } from "./workload-config.ts";
 
 const read = (contents: string) => {
-  const faults: ConfigFault[] = [];
-  const issuers = workloadIssuersOf(
-    { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
-    faults,
-    () => contents,
+  const { faults, values } = parseVariables(
+    { SVC_WORKLOAD_ISSUERS: contents },
+    { variables: workloadVariables, readFile: () => "" },
   );
+  const { issuers = [] } = values?.SVC_WORKLOAD_ISSUERS?.reveal() ?? {};
   return { issuers, fault: faults[0]?.message };
 };
 const entry = (subjects: string, more = "") =>
@@ -35,7 +34,6 @@ it("names issuers, audiences, keys and patterns", () => {
   });
   const { issuers } = read("issuers: [{ issuer: 'https://cluster.example.com', audience: core }]");
   expect(issuers[0]?.subjects).toEqual([]);
-  expect(workloadIssuersOf({}, [], () => "")).toEqual([]);
 });
 
 it.each([
@@ -54,7 +52,7 @@ it.each([
   ],
   ["issuers: [{ audience: a }]", "issuers.0.issuer is required"],
   ["issuers: [", "line 1 is not valid YAML"],
-  ["", "the file must be a mapping"],
+  ["# nothing", "the file must be a mapping"],
 ])("rejects %j with the place of the fault", (contents, message) => {
   expect(read(contents).fault).toContain(message);
 });
@@ -80,36 +78,8 @@ it.each([
   expect(rule(`claims: { ${project}: [34] },`).fault).toContain("must be text or an integer");
 });
 
-it("rejects a file that cannot be read, and an issuer that is named twice", () => {
-  const faults: ConfigFault[] = [];
-  workloadIssuersOf({ SVC_WORKLOAD_ISSUERS_FILE: "/none" }, faults, () => {
-    throw new Error("ENOENT");
-  });
-  expect(faults[0]?.message).toMatch(/^the file cannot be read; .*SVC_WORKLOAD_ISSUERS/);
+it("rejects an issuer that is named twice", () => {
   const one =
     "{ issuer: 'https://a.example.com', audience: a, subjects: [{ pattern: a, scopes: [read] }] }";
   expect(read(`issuers: [${one}, ${one}]`).fault).toContain("names one issuer twice");
-});
-
-it("takes the text itself, and not both", () => {
-  const faults: ConfigFault[] = [];
-  const readFile = () => {
-    throw new Error("workerd has no files");
-  };
-  const text = entry("[{ pattern: a, scopes: [read] }]");
-  const issuers = workloadIssuersOf({ SVC_WORKLOAD_ISSUERS: text }, faults, readFile);
-  expect([issuers.map(({ audience }) => audience), faults]).toEqual([["core"], []]);
-  workloadIssuersOf({ SVC_WORKLOAD_ISSUERS: "" }, faults, readFile);
-  workloadIssuersOf(
-    { SVC_WORKLOAD_ISSUERS: text, SVC_WORKLOAD_ISSUERS_FILE: "/f" },
-    faults,
-    () => text,
-  );
-  expect(faults).toEqual([
-    { variable: "SVC_WORKLOAD_ISSUERS", message: "the file must be a mapping" },
-    {
-      variable: "SVC_WORKLOAD_ISSUERS_FILE",
-      message: "is set together with SVC_WORKLOAD_ISSUERS: keep one",
-    },
-  ]);
 });

@@ -1,21 +1,9 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "#kit/confidential-url.ts";
-import { type ConfigFault, type Environment, GuardedFileError } from "#kit/env.ts";
-import { TextVariable } from "#kit/variables.ts";
+import { fileForm } from "#kit/variables.ts";
 import { scopes } from "#proto/operator/scopes.ts";
 import { ClaimText, SubjectPattern } from "#proto/operator/workload.ts";
-import { parseYaml } from "./parse-yaml.ts";
-
-/** The variables of the issuers: a file, or its text where there are no files, as in workerd. */
-export const workloadVariables = {
-  /**
-   * path of the YAML file with the issuers of [workloads](workloads.md) and
-   * [nodes](enroll-kubernetes.md)
-   */
-  SVC_WORKLOAD_ISSUERS_FILE: v.optional(TextVariable),
-  /** instead of the file, its text: for workerd, which has no files */
-  SVC_WORKLOAD_ISSUERS: v.optional(v.string()),
-};
+import { secretYaml } from "./parse-yaml.ts";
 
 const url = v.pipe(
   v.string("must be a URL"),
@@ -95,36 +83,17 @@ const faultOfIds = (issuers: readonly WorkloadIssuer[]) => {
   return undefined;
 };
 
-/**
- * Returns the issuers of `SVC_WORKLOAD_ISSUERS_FILE` or `SVC_WORKLOAD_ISSUERS`; none without either. Adds a fault for invalid YAML, which
- * names the position and quotes nothing, and when both are set.
- */
-export const workloadIssuersOf = (
-  env: Environment,
-  faults: ConfigFault[],
-  readFile: (path: string) => string,
-): readonly WorkloadIssuer[] => {
-  const { SVC_WORKLOAD_ISSUERS_FILE: path, SVC_WORKLOAD_ISSUERS: text } = env;
-  if (path === undefined && text === undefined) return [];
-  const variable = path === undefined ? "SVC_WORKLOAD_ISSUERS" : "SVC_WORKLOAD_ISSUERS_FILE";
-  const fault = (message: string) => {
-    faults.push({ variable, message });
-    return [];
-  };
-  if (path !== undefined && text !== undefined)
-    return fault("is set together with SVC_WORKLOAD_ISSUERS: keep one");
-  let contents: string;
-  try {
-    contents = path === undefined ? (text ?? "") : readFile(path);
-  } catch (error) {
-    if (error instanceof GuardedFileError) return fault(error.message);
-    return fault(
-      "the file cannot be read; where there are no files, SVC_WORKLOAD_ISSUERS takes its text",
-    );
-  }
-  const file = parseYaml(IssuersFile, contents);
-  if ("fault" in file) return fault(file.fault);
-  const { issuers } = file.output;
-  const withoutId = faultOfIds(issuers);
-  return withoutId === undefined ? issuers : fault(withoutId);
+/** The variable of the issuers. */
+export const workloadVariables = {
+  /**
+   * issuers of [workloads](workloads.md) and [nodes](enroll-kubernetes.md), as YAML; where there are
+   * no files, as in workerd, in the variable itself
+   */
+  SVC_WORKLOAD_ISSUERS: v.optional(
+    v.pipe(
+      v.string(),
+      fileForm,
+      secretYaml(IssuersFile, ({ issuers }) => faultOfIds(issuers)),
+    ),
+  ),
 };

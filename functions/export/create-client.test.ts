@@ -9,6 +9,8 @@ import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { startOtlpBackend } from "#tests/support/otlp-backend.ts";
 import { parseExportConfig } from "../config/export-config.ts";
+import { followVariables } from "../node/database/follow-variables.ts";
+import { checkEach } from "../node/reload-files.ts";
 import { createExportClient, type FollowedClient } from "./create-client.ts";
 
 const open: { close(): Promise<void> }[] = [];
@@ -66,10 +68,10 @@ it.each(["http/protobuf", "grpc"])(
 
     // Half of a pair: the old files stay in use.
     await replace(second, ["cert"]);
-    await client.check();
+    await client.tls.check();
     expect(log.text()).toContain("cannot be used; the old ones are kept");
     await replace(second, ["ca", "cert", "key"]);
-    await client.check();
+    await client.tls.check();
     answered.resolve();
     expect(await underWay).toMatchObject({ status: "accepted" });
     await before.close();
@@ -107,7 +109,8 @@ it.each(["http/protobuf", "grpc"])(
       },
       (name) => readFileSync(name, "utf8"),
     );
-    const client = await createExportClient(config, { log, clock: systemClock });
+    const { followed } = await followVariables(config, log);
+    const client = await createExportClient(config, { log, clock: systemClock, followed });
     open.push(client);
     const send = async () => (await client.send("logs", request)).status;
 
@@ -122,29 +125,32 @@ it.each(["http/protobuf", "grpc"])(
 
     // The file is first: it is used without a request that fails.
     await rotate("token-3");
-    await client.check();
+    await checkEach(followed);
     valid = "token-3";
     expect(await send()).toBe("accepted");
     expect(tokens()).toEqual(["token-3"]);
 
     // A file that cannot be used leaves the old headers, and is logged once for each fault.
     await rm(path);
-    for (let check = 0; check < 3; check++) await client.check();
+    for (let check = 0; check < 3; check++) await checkEach(followed);
     await writeFile(path, "token-4");
-    for (let check = 0; check < 3; check++) await client.check();
+    for (let check = 0; check < 3; check++) await checkEach(followed);
     expect(await send()).toBe("accepted");
     const faults = log.lines.filter(({ level }) => level === "warn");
     expect(faults.map(({ fields }) => fields)).toMatchObject([
       {
-        files: "export headers",
+        files: "SVC_EXPORT_HEADERS_FILE",
         err: {
           faults: [{ variable: "SVC_EXPORT_HEADERS_FILE", message: "the file cannot be read" }],
         },
       },
-      { files: "export headers", err: { faults: [{ variable: "SVC_EXPORT_HEADERS_FILE" }] } },
+      {
+        files: "SVC_EXPORT_HEADERS_FILE",
+        err: { faults: [{ variable: "SVC_EXPORT_HEADERS_FILE" }] },
+      },
     ]);
     await rotate("token-5");
-    await client.check();
+    await checkEach(followed);
     valid = "token-5";
     expect(await send()).toBe("accepted");
     expect(log.text()).not.toContain("token-");

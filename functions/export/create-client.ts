@@ -2,15 +2,14 @@ import { createSecureContext } from "node:tls";
 import type { Clock } from "#kit/clock.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import { readKeyFile, readTrustedFile, withConfigError } from "../node/config-files.ts";
-import { loadFiles, type ReloadOptions } from "../node/reload-files.ts";
+import { loadFiles, type ReloadedFiles, type ReloadOptions } from "../node/reload-files.ts";
 import type { OtlpClient, OtlpClientOptions } from "./otlp-client.ts";
 import { createOtlpGrpcClient } from "./otlp-grpc.ts";
 import { createOtlpHttpClient } from "./otlp-http.ts";
 
-/** A client whose files may be replaced while it is used. */
+/** A client whose files for TLS may be replaced while it is used. */
 export interface FollowedClient extends OtlpClient {
-  /** Reconnects with the files if one has changed; see `ReloadedFiles`. */
-  check(): Promise<void>;
+  tls: ReloadedFiles;
 }
 
 /**
@@ -20,66 +19,42 @@ export interface FollowedClient extends OtlpClient {
  */
 export const createExportClient = async (
   config: ExportConfig,
-  { log, clock }: { log: ReloadOptions<unknown>["log"]; clock: Clock },
+  {
+    log,
+    clock,
+    followed = [],
+  }: {
+    log: ReloadOptions<unknown>["log"];
+    clock: Clock;
+    /** The files of variables. */
+    followed?: readonly ReloadedFiles[];
+  },
 ): Promise<FollowedClient> => {
-  const {
-    endpoint,
-    protocol,
-    headersFile,
-    concurrency,
-    timeoutMs,
-    isCompressed,
-    caFile,
-    clientCertificate,
-  } = config;
+  const { headers, protocol, caFile, clientCertificate } = config;
   const create = protocol === "grpc" ? createOtlpGrpcClient : createOtlpHttpClient;
   const paths = [caFile, clientCertificate?.certFile, clientCertificate?.keyFile].filter(
     (path) => path != null,
   );
-  // Loaded separately, so that a fault of one does not prevent the use of the other.
   const tls = await loadFiles({ name: "export TLS", paths, log, load: () => readTls(config) });
-  const headers = await loadFiles({
-    name: "export headers",
-    paths: headersFile === null ? [] : [headersFile],
-    log,
-    load: async () => revealAll(config.readHeaders()),
-  });
-  const connect = () =>
-    createRetirable(
-      create({
-        endpoint,
-        concurrency,
-        timeoutMs,
-        isCompressed,
-        clock,
-        headers: headers.current(),
-        tls: tls.current(),
-      }),
-    );
+  const headersFile = followed.find(({ name }) => name === "SVC_EXPORT_HEADERS_FILE");
+  const connect = () => createRetirable(create({ ...config, clock, tls: tls.current() }));
   let used = connect();
-  for (const files of [tls, headers])
-    files.subscribe(() => {
-      used.retire();
-      used = connect();
-    });
+  tls.subscribe(() => {
+    used.retire();
+    used = connect();
+  });
   return {
+    tls,
     async send(signal, request, timeoutMs) {
-      const sentWith = headers.current();
+      const sentWith = headers();
       const outcome = await used.send(signal, request, timeoutMs);
       if (outcome.status !== "refused") return outcome;
-      await headers.check();
-      return headers.current() === sentWith ? outcome : used.send(signal, request, timeoutMs);
-    },
-    async check() {
-      await tls.check();
-      await headers.check();
+      await headersFile?.check();
+      return headers() === sentWith ? outcome : used.send(signal, request, timeoutMs);
     },
     close: () => used.close(),
   };
 };
-
-const revealAll = (headers: ExportConfig["headers"]): OtlpClientOptions["headers"] =>
-  Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.reveal()]));
 
 /** A client that is closed once its last request has ended. */
 const createRetirable = (client: OtlpClient): OtlpClient & { retire(): void } => {

@@ -5,6 +5,7 @@ import { variableFault } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { NamedServers } from "../node/database/database-servers.ts";
+import type { NatsFiles } from "../node/ingest/connect-nats.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { Database } from "../store/database/database.ts";
 import { serverCheck } from "../store/database/identity.ts";
@@ -183,7 +184,19 @@ const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes
 /** Creates the sources that the configuration names. Connects to NATS, and imports its client, only for NATS. */
 export const createSources = async (
   config: ExportConfig,
-  { db, sessions, clock, log }: { db: Database; sessions: NamedServers; clock: Clock; log: Log },
+  {
+    db,
+    sessions,
+    natsFiles,
+    clock,
+    log,
+  }: {
+    db: Database;
+    sessions: NamedServers;
+    natsFiles: NatsFiles;
+    clock: Clock;
+    log: Log;
+  },
 ): Promise<ExportSources> => {
   const { name, start, sink } = config;
   const chunkBytes = Math.min(chunkBytesMax, config.bufferBytesMax / chunksInMemory);
@@ -215,7 +228,7 @@ export const createSources = async (
   const { stream } = sink;
   return connectNats(
     sink,
-    { clock, log, name: `svc-server export ${name}` },
+    { clock, log, natsFiles, name: `svc-server export ${name}` },
     async (connection) => {
       const manager = await manageStream(connection, stream);
       return {

@@ -16,7 +16,8 @@ export interface OtlpClient {
 /** How to reach a backend. */
 export interface OtlpClientOptions {
   endpoint: URL;
-  headers: Readonly<Record<string, string>>;
+  /** Returns the headers of a request. */
+  headers(): Readonly<Record<string, string>>;
   /** PEM. Without `ca`, the runtime's authorities decide. */
   tls: { ca?: Buffer; cert?: Buffer; key?: Buffer };
   /** Requests in flight. */

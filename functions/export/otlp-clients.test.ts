@@ -34,7 +34,7 @@ describe.each(["http", "grpc"] as const)("the client of OTLP over %s", (protocol
     const create = protocol === "grpc" ? createOtlpGrpcClient : createOtlpHttpClient;
     const client = create({
       endpoint: new URL(url),
-      headers: { "api-key": "k" },
+      headers: () => ({ "api-key": "k" }),
       tls: {},
       concurrency: 2,
       timeoutMs: 60_000,

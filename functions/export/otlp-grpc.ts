@@ -36,7 +36,6 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
     return opened;
   };
   const common = {
-    ...headers,
     ":method": "POST",
     "content-type": "application/grpc",
     te: "trailers",
@@ -53,6 +52,7 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
     const used = open();
     const { promise, resolve, reject } = Promise.withResolvers<GrpcEnd>();
     const stream = used.request({
+      ...headers(),
       ...common,
       "grpc-timeout": `${withinMs}m`,
       ":path": paths[signal],

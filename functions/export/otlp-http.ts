@@ -24,7 +24,6 @@ export const createOtlpHttpClient = (options: OtlpClientOptions): OtlpClient => 
   });
   const base = endpoint.href.replace(/\/$/, "");
   const common = {
-    ...headers,
     "content-type": "application/x-protobuf",
     "user-agent": "svc-server-export",
     ...(isCompressed ? { "content-encoding": "gzip" } : {}),
@@ -42,7 +41,7 @@ export const createOtlpHttpClient = (options: OtlpClientOptions): OtlpClient => 
     } = await request(`${base}/v1/${signal}`, {
       method: "POST",
       dispatcher,
-      headers: common,
+      headers: { ...headers(), ...common },
       body: isCompressed ? await gzipFast(message) : message,
       signal: AbortSignal.timeout(withinMs),
     });

@@ -44,7 +44,7 @@ export const createSdkInference = (
   config: SdkConfig,
   { clock, entropy, log }: InferenceDependencies,
 ): Inference => {
-  const model = createModel(config, createProviderFetch(clock));
+  const fetch = createProviderFetch(clock);
   const { provider } = config;
   return {
     provider,
@@ -53,7 +53,8 @@ export const createSdkInference = (
       for (let attempt = 0; ; attempt++) {
         let yielded = false;
         try {
-          for await (const part of streamRound(model, request, clock)) {
+          // Each time with the newest key.
+          for await (const part of streamRound(createModel(config, fetch), request, clock)) {
             yielded = true;
             yield part;
           }

@@ -36,12 +36,10 @@ describe("readTrustedFile", () => {
         reader.test(readFileSync(path, "utf8").replaceAll(/^ *(?:\*|\/\/).*$/gm, "")),
       );
     expect(readers.sort()).toEqual([
-      // The parser, which the program gives a reader.
-      "functions/config/workload-config.ts",
       "functions/node/config-files.ts",
       // Files of the program itself, and of the kernel.
       "functions/node/read-migrations.ts",
-      "functions/node/run-signer-command.ts",
+      "functions/node/run-command.ts",
       // Statements and receipts are data: their signatures are checked.
       "functions/verify-completeness.ts",
       "functions/verify-receipts.ts",

@@ -1,6 +1,8 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 import { fileFault } from "#kit/describe-error.ts";
 import { ConfigError, type ConfigFault, GuardedFileError, variableFault } from "#kit/env.ts";
+import { readCertificate } from "#proto/certificate-der.ts";
+import { decodePemBundle } from "#proto/pem.ts";
 
 /**
  * Returns the contents of a private key file. Throws an `Error` that quotes nothing if the file is not regular, or if group or world
@@ -22,6 +24,18 @@ export const readTrustedFile = (path: string): Buffer =>
     mask: 0o022,
     fault: "the file is writable for group or world; chmod it to 0644",
   });
+
+/**
+ * Returns a bundle of certificates, and when the first of them expires. Throws for one without a certificate, which OpenSSL would accept, and
+ * then trust nobody.
+ */
+export const readCertificates = (path: string): { pem: Buffer; notAfter: number } => {
+  const pem = readTrustedFile(path);
+  const certificates = decodePemBundle(pem.toString("latin1"), "CERTIFICATE");
+  if (certificates === undefined || certificates.length === 0)
+    throw new Error("holds no certificate in PEM");
+  return { pem, notAfter: Math.min(...certificates.map((der) => readCertificate(der).notAfter)) };
+};
 
 const readGuardedFile = (
   path: string,

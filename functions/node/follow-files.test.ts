@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { chmodSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, expect, it } from "vitest";
 import { decodePem } from "#proto/pem.ts";
@@ -11,11 +11,11 @@ import {
 } from "#scripts/lab/ca/test-pki.ts";
 import { createTestLog, type TestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import type { CoreConfig, IngestConfig } from "../config/core-config.ts";
-import { watchesFileOf } from "../config/watch-config.ts";
+import type { IngestConfig } from "../config/core-config.ts";
 import { filesCheck } from "../ops/checks.ts";
 import { followFiles } from "./follow-files.ts";
 import { createNodeCryptography } from "./node-cryptography.ts";
+import { checkEach } from "./reload-files.ts";
 
 const dir = newFolder();
 const cryptography = createNodeCryptography();
@@ -41,14 +41,11 @@ beforeEach(async () => {
   put("ca.key", ca.key.pem);
 });
 
-const follow = (
-  ingest: IngestConfig | null = null,
-  watchesFile: CoreConfig["watchesFile"] = null,
-) =>
-  followFiles(
-    { signer: local, ingest, watchesFile },
-    { cryptography, log, clock: { now: () => now }, path: "/usr/bin:/bin" },
-  );
+const follow = async (ingest: IngestConfig | null = null) => {
+  const clock = { now: () => now };
+  const followed = await followFiles({ signer: local, ingest }, { cryptography, log, clock });
+  return { ...followed, check: () => checkEach(followed.all) };
+};
 
 it("keeps the old CA while only its certificate is replaced, reports why, and uses the new one once its key is there", async () => {
   const { signing, check } = await follow();
@@ -146,39 +143,4 @@ it("rejects a CA that the ingest listener would not trust, until the listener's 
   await check();
   expect(tls?.fault()).toContain("SVC_INGEST_CLIENT_CA_FILE: trusts no certificate");
   expect(seen).toHaveLength(1);
-});
-
-it("uses changed receivers of watches; keeps the old ones, and quotes no secret, while the file is invalid", async () => {
-  const secret = `whsec_${btoa("a secret of 24 bytes at least")}`;
-  const receiver = (name: string, more = "") =>
-    `web_url: https://fleet.test\nreceivers: [{kind: webhook, name: ${name}, url: 'https://hooks.test', secret: ${secret}${more}}]\n`;
-  put("receivers.yaml", receiver("on-call"));
-  const path = at("receivers.yaml");
-  const file = watchesFileOf({ SVC_WATCH_RECEIVERS_FILE: path }, (named) =>
-    readFileSync(named, "utf8"),
-  );
-  const { watches, check } = await follow(null, file);
-  const names = () => watches?.current().receivers.map(({ name }) => name);
-  put("receivers.yaml", receiver("night"));
-  await check();
-  expect([names(), watches?.fault()]).toEqual([["night"], undefined]);
-  for (const [text, fault] of [
-    [receiver("day", ", colour: red"), "receivers.0.colour is not known"],
-    [receiver("day").replace(secret, `${secret}!`), "receivers.0.secret must be whsec_"],
-    ["", "SVC_WATCH_RECEIVERS"],
-  ] as const) {
-    put("receivers.yaml", text);
-    await check();
-    expect([names(), watches?.fault()]).toEqual([["night"], expect.stringContaining(fault)]);
-  }
-  rmSync(path);
-  await check();
-  expect([names(), watches?.fault()]).toEqual([
-    ["night"],
-    expect.stringContaining("SVC_WATCH_RECEIVERS_FILE"),
-  ]);
-  put("receivers.yaml", receiver("day"));
-  await check();
-  expect([names(), watches?.fault()]).toEqual([["day"], undefined]);
-  expect(log.text()).not.toContain(secret);
 });

@@ -3,11 +3,7 @@ import { equalBytes } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
 import { variableFault } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
-import { runEvery } from "#kit/run-every.ts";
-import { readCertificate } from "#proto/certificate-der.ts";
-import { decodePemBundle } from "#proto/pem.ts";
 import type { CoreConfig, IngestConfig, SignerConfig } from "../config/core-config.ts";
-import type { WatchConfig } from "../config/watch-config.ts";
 import type { OwnCertificate } from "../ops/figures.ts";
 import { type Authority, hasIssued, readAuthorities } from "../signer/authority.ts";
 import {
@@ -17,16 +13,17 @@ import {
 import type { Cryptography } from "../signer/cryptography.ts";
 import { createExternalCommand } from "../signer/external-command.ts";
 import { createLocalCa } from "../signer/local-ca.ts";
-import type { Signer } from "../signer/signer.ts";
-import { loadTogether, readKeyFile, readTrustedFile, withConfigError } from "./config-files.ts";
-import { createNodeSigningKey } from "./node-cryptography.ts";
+import { type Signer, SignerFault } from "../signer/signer.ts";
 import {
-  loadFiles,
-  type Reloaded,
-  type ReloadedFiles,
-  type ReloadOptions,
-} from "./reload-files.ts";
-import { createSignerCommand } from "./run-signer-command.ts";
+  loadTogether,
+  readCertificates,
+  readKeyFile,
+  readTrustedFile,
+  withConfigError,
+} from "./config-files.ts";
+import { createNodeSigningKey } from "./node-cryptography.ts";
+import { loadFiles, type Reloaded, type ReloadOptions } from "./reload-files.ts";
+import { createCommand } from "./run-command.ts";
 
 /** The parts of core that following uses. */
 type FollowNeeds = SignerNeeds & { log: ReloadOptions<unknown>["log"] };
@@ -34,59 +31,31 @@ type FollowNeeds = SignerNeeds & { log: ReloadOptions<unknown>["log"] };
 type FollowedSigner = Awaited<ReturnType<typeof followSigner>>;
 
 /**
- * Loads the enrollment CA, the TLS files of the ingest listener and the receivers of watches, where configured. Throws `ConfigError` with the
- * variables at fault. At the start and at every change, a signing CA that the ingest listener would not trust is invalid.
+ * Loads the enrollment CA and the TLS files of the ingest listener, where configured. Throws `ConfigError` with the variables at fault. At the
+ * start and at every change, a signing CA that the ingest listener would not trust is invalid.
  */
 export const followFiles = async (
-  { signer, ingest, watchesFile }: Pick<CoreConfig, "signer" | "ingest" | "watchesFile">,
+  { signer, ingest }: Pick<CoreConfig, "signer" | "ingest">,
   needs: FollowNeeds,
 ) => {
   let signing = null as FollowedSigner | null;
-  const { tls, watches } = await loadTogether({
+  const { tls } = await loadTogether({
     signing: async () => {
       signing = signer && (await followSigner(signer, ingest, needs));
     },
     tls: () => ingest && followTls(ingest, signing, needs),
-    watches: () => watchesFile && followWatches(watchesFile, needs),
   });
   return {
     signing,
     tls,
-    /** The receivers of watches; null unless they are in a file. */
-    watches,
     /** Returns core's own certificates that are in use. */
     certificates: (): OwnCertificate[] => [
       ...(signing ? [{ name: "enrollment_ca", notAfter: signing.signer.notAfter() } as const] : []),
       ...(tls ? [{ name: "ingest_server", notAfter: tls.current().certNotAfter } as const] : []),
     ],
-    /** Reloads the files that have changed; see `ReloadedFiles`. */
-    // In sequence: if a CA is replaced in both files at once, each load must read the other's new file.
-    check: async () => {
-      await signing?.files.check();
-      await tls?.check();
-      await watches?.check();
-    },
+    /** In this order: if a CA is replaced in both files at once, each load must read the other's new file. */
+    all: [...(signing ? [signing.files] : []), ...(tls ? [tls] : [])],
   };
-};
-
-const filesIntervalMs = 5000;
-
-/** Reloads changed files within seconds, and at once on SIGHUP, until the signal aborts. */
-export const reloadChangedFiles = async (
-  { clock, log }: { clock: Clock; log: Log },
-  { check }: Pick<ReloadedFiles, "check">,
-  signal: AbortSignal,
-): Promise<void> => {
-  const checkNow = () => void check();
-  process.on("SIGHUP", checkNow);
-  await runEvery(
-    { name: "changed files", intervalMs: filesIntervalMs, clock, signal, log },
-    async () => {
-      await check();
-      return undefined;
-    },
-  );
-  process.off("SIGHUP", checkNow);
 };
 
 /** Loads the signer and the reader of client certificates, reloaded when the CA files change. */
@@ -140,12 +109,6 @@ const followTls = (
       return readTlsFiles(config);
     },
   });
-
-const followWatches = (
-  { path, read }: NonNullable<CoreConfig["watchesFile"]>,
-  { log }: FollowNeeds,
-): Promise<Reloaded<WatchConfig>> =>
-  loadFiles({ name: "receivers of watches", paths: [path], log, load: async () => read() });
 
 /**
  * Throws `ConfigError` if the ingest listener would reject every certificate that core issues: a signing CA must be in
@@ -207,15 +170,6 @@ export const readTlsFiles = async ({
   return { cert, certNotAfter: notAfter, key, ca };
 };
 
-/** OpenSSL would accept a bundle without a certificate, and then reject every client. */
-const readCertificates = (path: string): { pem: Buffer; notAfter: number } => {
-  const pem = readTrustedFile(path);
-  const certificates = decodePemBundle(pem.toString("latin1"), "CERTIFICATE");
-  if (certificates === undefined || certificates.length === 0)
-    throw new Error("holds no certificate in PEM");
-  return { pem, notAfter: Math.min(...certificates.map((der) => readCertificate(der).notAfter)) };
-};
-
 const checkPair = (cert: Buffer, key: Buffer) => {
   try {
     createSecureContext({ cert, key });
@@ -231,12 +185,11 @@ interface LoadedSigner {
   authorities: readonly Authority[];
 }
 
-/** The parts of core that signers use, and the PATH of an external one. */
+/** The parts of core that signers use. */
 export interface SignerNeeds {
   cryptography: Cryptography;
   clock: Pick<Clock, "now">;
   log: Pick<Log, "warn">;
-  path: string;
 }
 
 /**
@@ -247,7 +200,7 @@ export const signerLoader = async (
   config: SignerConfig,
   needs: SignerNeeds,
 ): Promise<() => Promise<LoadedSigner>> => {
-  const { cryptography, clock, log, path } = needs;
+  const { cryptography, clock, log } = needs;
   const readBundle = () =>
     withConfigError("SVC_ENROLLMENT_CA_CERT_FILE", () =>
       readAuthorities(readTrustedFile(config.caCertFile).toString("utf8")),
@@ -265,7 +218,12 @@ export const signerLoader = async (
       return { signer, authorities };
     };
   const command = await withConfigError("SVC_ENROLLMENT_SIGNER_COMMAND", () =>
-    createSignerCommand({ command: config.command, path, log }),
+    createCommand({
+      command: config.command,
+      name: "signer command",
+      Fault: SignerFault,
+      log,
+    }),
   );
   return async () => {
     const authorities = await readBundle();

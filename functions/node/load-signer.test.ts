@@ -23,7 +23,7 @@ const load = async (certificate: string, key: string, mode = 0o600) => {
   writeFileSync(config.caKeyFile, key);
   chmodSync(config.caKeyFile, mode);
   const needs = { cryptography: createNodeCryptography(), clock: systemClock, log: console };
-  return (await signerLoader(config, { ...needs, path: "" }))();
+  return (await signerLoader(config, needs))();
 };
 
 it("loads a CA and its key, also with other authorities in the file", async () => {

@@ -4,11 +4,16 @@
  * because the matching file may follow; loads of one value never overlap.
  */
 import { statSync } from "node:fs";
+import type { Clock } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { ConfigError } from "#kit/env.ts";
+import type { Log } from "#kit/log.ts";
+import { runEvery } from "#kit/run-every.ts";
 
 /** Files that are checked for changes from time to time. */
 export interface ReloadedFiles {
+  /** As `ReloadOptions` has it. */
+  name: string;
   /** Checks the files and reloads the value if one has changed. Never throws. */
   check(): Promise<void>;
   /** Returns the fault of the files on disk, for an operator, while the value of older ones is in use; undefined without one. */
@@ -26,7 +31,9 @@ export interface Reloaded<Value> extends ReloadedFiles {
 export interface ReloadOptions<Value> {
   /** Names the files in the log. */
   name: string;
-  paths: readonly string[];
+  paths: readonly string[] | (() => readonly string[]);
+  /** Whether a check loads the value again although no file has changed. */
+  isSuspect?: () => boolean;
   /** Throws if the files are invalid, with a message for an operator that quotes nothing. */
   load(): Promise<Value>;
   log: { info(fields: object, message: string): void; warn(fields: object, message: string): void };
@@ -36,6 +43,7 @@ export interface ReloadOptions<Value> {
 export const loadFiles = async <Value>({
   name,
   paths,
+  isSuspect = () => false,
   load,
   log,
 }: ReloadOptions<Value>): Promise<Reloaded<Value>> => {
@@ -48,7 +56,7 @@ export const loadFiles = async <Value>({
 
   const reload = async () => {
     const found = stampOf(paths);
-    if (found === stamp && fault === undefined) return;
+    if (found === stamp && fault === undefined && !isSuspect()) return;
     stamp = found;
     try {
       value = await load();
@@ -66,6 +74,7 @@ export const loadFiles = async <Value>({
     }
   };
   return {
+    name,
     current: () => value,
     fault: () => fault,
     subscribe: (apply) => void subscribers.push(apply),
@@ -77,8 +86,8 @@ export const loadFiles = async <Value>({
 };
 
 /** Changes with any file, its mode (also within one tick of the file system's clock), the link that leads to it, and why it cannot be read. */
-const stampOf = (paths: readonly string[]) =>
-  paths
+const stampOf = (paths: ReloadOptions<unknown>["paths"]) =>
+  (typeof paths === "function" ? paths() : paths)
     .map((path) => {
       try {
         const { dev, ino, mode, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
@@ -93,4 +102,29 @@ const describe = (error: unknown) => {
   if (error instanceof ConfigError)
     return error.faults.map((one) => `${one.variable}: ${one.message}`).join("; ");
   return error instanceof Error ? error.message : "they cannot be loaded";
+};
+
+const filesIntervalMs = 5000;
+
+/** Checks files one after another; see `ReloadedFiles`. */
+export const checkEach = async (followed: readonly Pick<ReloadedFiles, "check">[]) => {
+  for (const files of followed) await files.check();
+};
+
+/** Reloads changed files within seconds, and at once on SIGHUP, until the signal aborts. */
+export const reloadChangedFiles = async (
+  { clock, log }: { clock: Clock; log: Log },
+  followed: readonly Pick<ReloadedFiles, "check">[],
+  signal: AbortSignal,
+): Promise<void> => {
+  const checkNow = () => void checkEach(followed);
+  process.on("SIGHUP", checkNow);
+  await runEvery(
+    { name: "changed files", intervalMs: filesIntervalMs, clock, signal, log },
+    async () => {
+      await checkEach(followed);
+      return undefined;
+    },
+  );
+  process.off("SIGHUP", checkNow);
 };

@@ -9,6 +9,7 @@ import { countCollectors } from "../store/certificate/identities.ts";
 import { coreConnectionsMax } from "../store/database/call-limits.ts";
 import type { Database } from "../store/database/database.ts";
 import { SchemaMismatch } from "../store/database/migrate.ts";
+import { loginRefusalOf } from "../store/database/pool/login-refusal.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 import { clockDifferenceMsMax, readServerSettings } from "../store/database/server-settings.ts";
 import { countHeld, findDirectorySync } from "../store/directory/directory.ts";
@@ -226,6 +227,8 @@ const checkOfDatabase = (name: string, find: () => Promise<CheckResult>): Check 
       return await find();
     } catch (cause) {
       if (cause instanceof SchemaMismatch) return notReady(cause.message);
+      const refusal = loginRefusalOf(cause);
+      if (refusal !== undefined) return notReady(`SVC_DATABASE_URL ${refusal}`);
       const problem = databaseProblem(cause);
       if (problem === undefined) throw cause;
       return notReady(
@@ -255,8 +258,11 @@ interface CheckedParts {
   files: {
     signing: { files: ReloadedFiles } | null;
     tls: ReloadedFiles | null;
-    watches: ReloadedFiles | null;
   };
+  /** Null without NATS. */
+  natsFiles: ReloadedFiles | null;
+  /** The files of variables, by their names. */
+  followed: readonly (ReloadedFiles & { name: string })[];
   license: LicenseSource | null;
   isStopping(): boolean;
 }
@@ -266,10 +272,19 @@ type ReloadedFiles = Parameters<typeof filesCheck>[1];
 /** Returns the checks of a server. */
 export const checksOf = (
   core: Core,
-  { pendingMigrations, clock, ingest, files, license, isStopping }: CheckedParts,
+  {
+    pendingMigrations,
+    clock,
+    ingest,
+    files,
+    followed,
+    natsFiles,
+    license,
+    isStopping,
+  }: CheckedParts,
 ): CoreChecks => {
   const { db } = core;
-  const { signing, tls, watches } = files;
+  const { signing, tls } = files;
   return {
     core: [
       stoppingCheck(isStopping),
@@ -281,7 +296,7 @@ export const checksOf = (
       ...(core.config.ingest && core.config.signer ? [revocationCheck(core.config)] : []),
       ...chatChecks(core),
       ...(signing ? [filesCheck("enrollment_ca_files", signing.files)] : []),
-      ...(watches ? [filesCheck("watch_receivers_file", watches)] : []),
+      ...followed.map((each) => filesCheck(each.name.toLowerCase().replace(/^svc_/, ""), each)),
     ],
     ingest: ingest
       ? [
@@ -290,6 +305,7 @@ export const checksOf = (
           durabilityCheck(db),
           committerCheck(ingest.health),
           ...(tls ? [filesCheck("ingest_tls_files", tls)] : []),
+          ...(natsFiles ? [filesCheck("nats_files", natsFiles)] : []),
         ]
       : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set")],
     licensing: [licenseCheck(license, core)],

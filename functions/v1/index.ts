@@ -104,7 +104,7 @@ const operatorEntries = (core: Core): readonly Entry[] => [
   deviceRoutes(core),
   codeRedemption(core),
   // Tokens are exchanged only with a configured issuer of workloads.
-  ...(core.config.workloadIssuers.length === 0 ? [] : [tokenExchange(core)]),
+  ...(core.config.workloadIssuers().length === 0 ? [] : [tokenExchange(core)]),
   sessionRoutes(core),
   enrollmentPolicyRoutes(core),
   tokenRoutes(core),

@@ -1,12 +1,13 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../confidential-url.ts";
 import { type ConfigFault, type Environment, requireWith, type ValuesOf } from "../env.ts";
+import type { Secret } from "../secret.ts";
 import { HeadersVariable, TextVariable } from "../variables.ts";
 
 /** Where spans go, and how many traces are recorded. */
 export interface TracesConfig {
   url: string;
-  headers: Record<string, string>;
+  headers: Pick<Secret<Readonly<Record<string, string>>>, "reveal"> | null;
   /** The percentage to record of the traces that start in this program. */
   samplePercent: number;
 }
@@ -52,12 +53,7 @@ export const tracesConfigOf = (values: TracesValues): TracesConfig | null =>
     ? null
     : {
         url: values.SVC_TRACES_URL,
-        headers: Object.fromEntries(
-          Object.entries(values.SVC_TRACES_HEADERS ?? {}).map(([name, value]) => [
-            name,
-            value.reveal(),
-          ]),
-        ),
+        headers: values.SVC_TRACES_HEADERS ?? null,
         samplePercent: values.SVC_TRACES_SAMPLE_PERCENT,
       };
 

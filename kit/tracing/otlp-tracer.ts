@@ -43,7 +43,7 @@ export const createOtlpTracer = (
   const exportTraceparent = `00-${ids.slice(0, 32)}-${ids.slice(32)}-00`;
   const exporter = new OTLPTraceExporter({
     url,
-    headers: { ...headers, traceparent: exportTraceparent },
+    headers: async () => ({ ...headers?.reveal(), traceparent: exportTraceparent }),
     timeoutMillis: exportMs,
   });
   const provider = new TracerProvider({

@@ -3,7 +3,7 @@ import { type Node, parseSync, Visitor } from "oxc-parser";
 import type * as v from "valibot";
 import { coreVariables } from "#functions/config/core-config.ts";
 import { exportVariables } from "#functions/config/export-config.ts";
-import { fileFormsOf } from "#kit/env.ts";
+import { fileFormsOf, marksOf } from "#kit/env.ts";
 import { tracesVariables } from "#kit/tracing/config.ts";
 import { webVariables } from "#ui/bff/config.ts";
 import { repositoryFiles } from "../repository-files.ts";
@@ -53,15 +53,29 @@ const listOf = (program: Program): string => {
     const meaning = meanings.get(name);
     if (meaning === undefined) throw new Error(`${name} has no comment that says what it means`);
     const form = fileForms.includes(name) ? "`_FILE`" : "";
-    const notes = [defaultOf(schema), form].filter((note) => note !== "").join(", ");
+    const once = marksOf(schema).readOnce === undefined ? "" : "restart";
+    const notes = [defaultOf(schema), form, once].filter((note) => note !== "").join(", ");
     return `- \`${name}\`${notes === "" ? "" : ` (${notes})`}: ${meaning}`;
   });
   return items.join("\n");
 };
 
-/** Renders the list of each program's variables from the declarations that parse them. */
-export const renderConfigurations = (): Readonly<Record<string, string>> =>
-  Object.fromEntries(Object.entries(programs).map(([name, program]) => [name, listOf(program)]));
+/** Lists the variables whose files are read at the start alone, each with its reason. */
+const listReadOnce = (): string => {
+  const all = Object.assign({}, ...Object.values(programs).map(({ variables }) => variables));
+  return Object.entries<v.ObjectEntries[string]>(all)
+    .flatMap(([name, schema]) => {
+      const reason = marksOf(schema).readOnce;
+      return reason === undefined ? [] : [`- \`${name}\`: ${reason}`];
+    })
+    .join("\n");
+};
+
+/** Renders the lists of variables from the declarations that parse them: those of each program, and those that are read once. */
+export const renderConfigurations = (): Readonly<Record<string, string>> => ({
+  ...Object.fromEntries(Object.entries(programs).map(([name, program]) => [name, listOf(program)])),
+  "read-once": listReadOnce(),
+});
 
 const keysFile = "proto/collector-config/schema.ts";
 

@@ -20,7 +20,7 @@ afterAll(() => receiver.close());
 
 const tracerOf = (name: string, samplePercent = 100) =>
   createTracer(
-    { url: receiver.url, headers: {}, samplePercent },
+    { url: receiver.url, headers: null, samplePercent },
     { name, version: "1.2.3", hostname: "host.test" },
   );
 

@@ -56,6 +56,9 @@ const choice = (unset: unknown, names: readonly string[], wrong: string) =>
 const text = (unset: unknown, example: string) => behavior(unset, same(example));
 const secret = (unset: unknown) => text(unset, "hush");
 const path = text(undefined, "/run/a-file");
+const passwordCommand = optional(same("/usr/local/bin/password"), {
+  "must be an absolute path": ["password"],
+});
 const hmacKey = (unset: unknown) =>
   behavior(unset, same("32 bytes, which is just as needed"), {
     "must be at least 32 bytes": ["31 bytes, which is one too few."],
@@ -102,6 +105,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_HTTP_HOST: host,
   SVC_DATABASE_URL: databaseUrl(required),
   SVC_DATABASE_SESSION_URL: databaseUrl(undefined),
+  SVC_DATABASE_PASSWORD_COMMAND: passwordCommand,
   SVC_SHUTDOWN_DELAY: shutdownDelay,
   SVC_TENANT_ID: uuid,
   SVC_AUTH_TOKEN_SECRET: hmacKey(required),
@@ -127,10 +131,13 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     "must be an email address": ["root"],
   }),
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: path,
-  SVC_WORKLOAD_ISSUERS_FILE: optional({}, { "must be a mapping": ["/run/workloads.yaml"] }),
-  SVC_WORKLOAD_ISSUERS: optional(same("issuers: []"), {
-    "must be a list of issuers": ["issuers: {}"],
-  }),
+  SVC_WORKLOAD_ISSUERS: optional(
+    { "issuers: []": { issuers: [] } },
+    {
+      "must be a list of issuers": ["issuers: {}"],
+      "must be a mapping": ["/run/workloads.yaml"],
+    },
+  ),
   SVC_WATCH_RECEIVERS: optional(
     {
       "{web_url: 'https://fleet.test/', receivers: []}": {
@@ -272,6 +279,7 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
   ),
   SVC_AUTH_TOKEN_SECRET: hmacKey(required),
   SVC_DATABASE_URL: databaseUrl(required),
+  SVC_DATABASE_PASSWORD_COMMAND: passwordCommand,
   SVC_TENANT_ID: uuid,
   SVC_SHUTDOWN_DELAY: shutdownDelay,
   ...traces,

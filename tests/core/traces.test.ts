@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
+import { Secret } from "#kit/secret.ts";
 import { createTracer } from "#kit/tracing/create-tracer.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import { createTestCore } from "../support/core.ts";
@@ -23,7 +24,7 @@ afterAll(async () => {
 
 const tracerOf = (name: string, samplePercent = 100) =>
   createTracer(
-    { url: receiver.url, headers: { "api-key": "k=1" }, samplePercent },
+    { url: receiver.url, headers: new Secret({ "api-key": "k=1" }), samplePercent },
     { name, version: "1.2.3" },
   );
 const traceparent = (flags: string) =>
@@ -150,7 +151,7 @@ it("hosts, which choose what they record, make core record ten requests a second
 
 it("a receiver that is away delays no request, and a stop by two seconds at most", async () => {
   const tracer = await createTracer(
-    { url: "http://127.0.0.1:1/v1/traces", headers: {}, samplePercent: 100 },
+    { url: "http://127.0.0.1:1/v1/traces", headers: null, samplePercent: 100 },
     { name: "away", version: "1" },
   );
   expect(await tracer.serve(request, undefined, async () => "answer")).toBe("answer");

@@ -299,7 +299,7 @@ it.each(moods)("the model of a backend that is %s answers as one on a network", 
   const real = await startOtlpBackend();
   const client = createOtlpHttpClient({
     endpoint: new URL(real.httpUrl),
-    headers: {},
+    headers: () => ({}),
     tls: {},
     concurrency: 1,
     timeoutMs: 300,

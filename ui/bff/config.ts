@@ -6,11 +6,13 @@ import {
   type Environment,
   namesOf,
   parseVariables,
+  type VariableFile,
   warnOfShadowed,
   warnOfUnknown,
 } from "#kit/env.ts";
 import { tracesConfigOf, tracesFaults, tracesVariables } from "#kit/tracing/config.ts";
 import {
+  AbsolutePathVariable,
   DatabaseUrlVariable,
   DurationVariable,
   HmacKeyVariable,
@@ -100,6 +102,8 @@ export const webVariables = {
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
   /** core's database, as a role that may read two tables (below) */
   SVC_DATABASE_URL: DatabaseUrlVariable,
+  /** absolute path of a program that prints that role's password, as in core */
+  SVC_DATABASE_PASSWORD_COMMAND: v.optional(AbsolutePathVariable),
   /** UUID of the deployment; the same in core */
   SVC_TENANT_ID: UuidVariable,
   /**
@@ -131,11 +135,12 @@ export const parseWebConfig = (
     env: resolved,
     faults,
     values,
+    files,
   } = parseVariables(env, { variables: webVariables, readFile });
   tracesFaults(resolved, faults);
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
-  const config = configOf(values);
+  const config = configOf(values, files);
   return {
     config: Object.freeze(config),
     warnings: [...warnOfVariables(env), ...warnOfSecrets(config, values)],
@@ -144,9 +149,11 @@ export const parseWebConfig = (
 
 type Values = NonNullable<ReturnType<typeof parseVariables<typeof webVariables>>["values"]>;
 
-const configOf = (values: Values) => {
+const configOf = (values: Values, files: readonly VariableFile[]) => {
   const { origin, protocol } = new URL(values.WEBAUTH_URL);
   return {
+    /** The files of variables, which are followed. */
+    files,
     port: values.PORT,
     /** The address that the listener binds to; null for every interface. */
     httpHost: values.SVC_HTTP_HOST ?? null,
@@ -177,6 +184,8 @@ const configOf = (values: Values) => {
     apiUrl: values.SVC_API_URL,
     authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
     databaseUrl: values.SVC_DATABASE_URL,
+    databaseSessionUrl: null,
+    databasePasswordCommand: values.SVC_DATABASE_PASSWORD_COMMAND ?? null,
     tenantId: values.SVC_TENANT_ID,
     /** From SIGTERM, when web is no longer ready, until its listener closes. */
     shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,

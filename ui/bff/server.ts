@@ -1,11 +1,9 @@
 import { readFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { fileURLToPath } from "node:url";
-import {
-  createDatabaseServers,
-  type DatabaseServers,
-} from "#functions/node/database/database-servers.ts";
+import { followVariables } from "#functions/node/database/follow-variables.ts";
 import { listenHttp } from "#functions/node/http/http-listener.ts";
+import { reloadChangedFiles } from "#functions/node/reload-files.ts";
 import { listenFor, runConfigured, stopSignal } from "#functions/node/run-configured.ts";
 import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
@@ -49,15 +47,17 @@ const remoteAddressOf = (c: WebContext) => {
   return (incoming.socket.remoteAddress ?? "").replace(/%.*$/, "");
 };
 
-/** Reads the files of the database's TLS. */
-const load = async ({ databaseUrl }: WebConfig): Promise<DatabaseServers> =>
-  createDatabaseServers(databaseUrl.reveal());
+const load = (config: WebConfig, log: Log) => followVariables(config, log);
 
 /** Serves until `shutdownDelaySeconds` after SIGTERM or SIGINT, unready meanwhile. Then waits for running requests, and closes the database last. */
-const serve = async (config: WebConfig, log: Log, servers: DatabaseServers): Promise<void> => {
+const serve = async (
+  config: WebConfig,
+  log: Log,
+  { servers, followed }: Awaited<ReturnType<typeof load>>,
+): Promise<void> => {
+  const stop = new AbortController();
   const database = connectDatabase({
-    url: config.databaseUrl.reveal(),
-    servers,
+    ...servers.requests,
     connectionsMax: databaseConnectionsMax,
     applicationName: "svc-web",
     pooled: true,
@@ -80,6 +80,7 @@ const serve = async (config: WebConfig, log: Log, servers: DatabaseServers): Pro
       tracer,
       ui,
     };
+    void reloadChangedFiles({ clock: systemClock, log }, followed, stop.signal);
     let isStopping = false;
     const app = createWebApp(web, { remoteAddressOf, isStopping: () => isStopping });
     const onFailure = (err: unknown) =>
@@ -96,6 +97,7 @@ const serve = async (config: WebConfig, log: Log, servers: DatabaseServers): Pro
     await http.close(shutdownGraceMs);
     await tracer.close();
   } finally {
+    stop.abort();
     await database.close();
   }
   log.info({}, "stopped");

@@ -249,7 +249,7 @@ const createAdmitWorkload = (
     const policy =
       policies.find(({ workload }) => attest(workload, payload) !== null) ?? policies[0];
     const workload = policy?.workload ?? null;
-    enforce(attestationRules, { workload, issuers: config.workloadIssuers, payload, now });
+    enforce(attestationRules, { workload, issuers: config.workloadIssuers(), payload, now });
     const attested = workload && attest(workload, payload);
     if (policy === undefined || attested === null) throw refuseToken("subject_not_allowed");
     await insertAttestedToken(db, {

@@ -49,7 +49,7 @@ export const createPolicy = async (
 ): Promise<PolicyRow> => {
   const fault = faultOfWorkload(
     draft,
-    core.config.workloadIssuers.map(({ issuer }) => issuer),
+    core.config.workloadIssuers().map(({ issuer }) => issuer),
   );
   if (fault !== undefined) throw new Problem("validation_failed", { errors: [fault] });
   return core.db.transaction(async (tx) => {

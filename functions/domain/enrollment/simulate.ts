@@ -94,7 +94,7 @@ export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: Simulat
       const labels = { ...policy.labels, ...attested?.attestation.labels };
       const tokenFacts: AttestationFacts = {
         workload,
-        issuers: config.workloadIssuers,
+        issuers: config.workloadIssuers(),
         payload,
         now,
       };

@@ -64,7 +64,7 @@ export const operatorOf = async (
     if (possibleTimes(needs.clock).every((now) => now >= claims.endsAt))
       throw rejected("the session has expired");
     return claims.isWorkload
-      ? findWorkloadOperator(db, claims, needs.config.workloadIssuers)
+      ? findWorkloadOperator(db, claims, needs.config.workloadIssuers())
       : findOperator(db, claims, needs.clock.now());
   };
 };

@@ -58,6 +58,6 @@ export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider
 /** Compares digests, and all of them, so that the duration depends on no token. */
 const isOneOf = async (given: string, { tokens }: ScimCore["scim"]) => {
   const digest = await sha256(given);
-  const digests = await Promise.all(tokens.map((token) => sha256(token.reveal())));
+  const digests = await Promise.all(tokens.reveal().map((token) => sha256(token)));
   return digests.filter((known) => equalBytes(known, digest)).length > 0;
 };

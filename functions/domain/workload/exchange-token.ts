@@ -55,7 +55,7 @@ export const createTokenExchange = (core: ConfiguredCore): ExchangeToken => {
         subject,
         claims: ruleClaims(issuer.subjects, payload),
       };
-      const scopes = workloadScopes(config.workloadIssuers, claimed);
+      const scopes = workloadScopes(config.workloadIssuers(), claimed);
       if (scopes === null) throw new SubjectTokenRejected("subject_not_allowed");
       return await issue(core, { ...claimed, scopes }, origin);
     } catch (cause) {

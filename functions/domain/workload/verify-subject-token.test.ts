@@ -9,7 +9,7 @@ afterAll(() => cluster.close());
 it("reads keys that an issuer has rotated after half a minute, and then rejects the earlier key", async () => {
   const issuer = { issuer: cluster.url, audience: coreAudience, jwksUri: null, subjects: [] };
   const clock = createTestClock();
-  const verify = createVerifySubjectToken([issuer], { clock });
+  const verify = createVerifySubjectToken(() => [issuer], { clock });
   const signed = () => cluster.signPod({ ttlSeconds: 3600 }, clock.now());
   const before = await signed();
   expect(await verify(before)).toMatchObject({

@@ -44,24 +44,26 @@ const keysCooldownMs = 30_000;
 
 /** Creates the verifier. Reads an issuer's keys, and their address, when they are needed: see `createIssuerKeys`. */
 export const createVerifySubjectToken = (
-  issuers: readonly WorkloadIssuer[],
+  issuers: () => readonly WorkloadIssuer[],
   { clock, fetch = globalThis.fetch }: { clock: Clock; fetch?: typeof globalThis.fetch },
 ): VerifySubjectToken => {
   const get = createIssuerRequest({ clock, fetch });
-  const known = issuers.map((issuer) => ({
-    issuer,
-    keys: createIssuerKeys(
-      async () => get(issuer.jwksUri ?? (await discoverKeys(issuer.issuer, get))),
-      clock,
-    )(keysCooldownMs),
-  }));
+  const known = new WeakMap<WorkloadIssuer, ReturnType<ReturnType<typeof createIssuerKeys>>>();
+  const keysOf = (issuer: WorkloadIssuer) => {
+    const readKeys = async () => get(issuer.jwksUri ?? (await discoverKeys(issuer.issuer, get)));
+    const keys = known.get(issuer) ?? createIssuerKeys(readKeys, clock)(keysCooldownMs);
+    known.set(issuer, keys);
+    return keys;
+  };
   return async (token) => {
     const claimed = claimedIssuer(token);
-    const { issuer, keys } = known.find((each) => each.issuer.issuer === claimed) ?? {};
-    if (issuer === undefined || keys === undefined)
-      throw new SubjectTokenRejected("issuer_unknown");
+    const issuer = issuers().find((each) => each.issuer === claimed);
+    if (issuer === undefined) throw new SubjectTokenRejected("issuer_unknown");
     try {
-      const payload = await verifyIssuerToken(token, keys, { ...issuer, now: clock.now() });
+      const payload = await verifyIssuerToken(token, keysOf(issuer), {
+        ...issuer,
+        now: clock.now(),
+      });
       if (payload.sub === undefined) throw new SubjectTokenRejected("token_malformed");
       return { issuer, subject: payload.sub, payload };
     } catch (cause) {

@@ -37,10 +37,14 @@ afterAll(async () => {
 /** Returns "prepared" or the faults of the configuration, and the warnings. */
 const prepare = async (url: string, sessionUrl?: string) => {
   const log = createTestLog();
-  const servers = createCoreServers({
-    databaseUrl: new Secret(url),
-    databaseSessionUrl: sessionUrl === undefined ? null : new Secret(sessionUrl),
-  });
+  const servers = createCoreServers(
+    {
+      databaseUrl: new Secret(url),
+      databaseSessionUrl: sessionUrl === undefined ? null : new Secret(sessionUrl),
+      databasePasswordCommand: null,
+    },
+    log,
+  );
   const outcome = await prepareDatabase(servers, {
     tenantId: testTenantId,
     clock: systemClock,

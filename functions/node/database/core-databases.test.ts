@@ -9,8 +9,13 @@ import { createCoreServers } from "./database-servers.ts";
 
 it("D8: looks up certificates while requests have all of their connections, so that no stream ends for want of one", async () => {
   const database = await useTestDatabase();
-  const config = { databaseUrl: new Secret(database.url), databaseSessionUrl: null };
-  const { requests, certificates, close } = openCoreDatabases(createCoreServers(config), untraced);
+  const config = {
+    databaseUrl: new Secret(database.url),
+    databaseSessionUrl: null,
+    databasePasswordCommand: null,
+  };
+  const servers = createCoreServers(config, console);
+  const { requests, certificates, close } = openCoreDatabases(servers, untraced);
   const end = Promise.withResolvers<void>();
   const held = Array.from({ length: connectionsMaxDefault }, () =>
     requests.db.transaction(() => end.promise),

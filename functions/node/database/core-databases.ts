@@ -1,5 +1,5 @@
 import { callDeadlineMs, poolConnections } from "#functions/store/database/call-limits.ts";
-import { connectDatabase, type DatabaseOptions } from "#functions/store/database/database.ts";
+import { connectDatabase, type PoolSettings } from "#functions/store/database/database.ts";
 import { type Channels, listen, type Subscription } from "#functions/store/database/listen.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import type { CoreServers } from "./database-servers.ts";
@@ -10,7 +10,7 @@ export type CoreDatabases = ReturnType<typeof openCoreDatabases>;
 /** Opens core's pools; they connect with their first statement. Behind a pooler in transaction mode only `listen` keeps a session. */
 export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, tracer: Tracer) => {
   const pooled = sessions !== at;
-  const open = (pool: keyof typeof poolConnections, options: Partial<DatabaseOptions>) =>
+  const open = (pool: keyof typeof poolConnections, options: PoolSettings) =>
     connectDatabase({ ...at, pooled, connectionsMax: poolConnections[pool], ...options });
   const pools = {
     requests: open("requests", { tracer }),

@@ -1,22 +1,38 @@
 import { connect, type Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";
+import { isDeepStrictEqual } from "node:util";
 import { Client } from "pg";
 import type { CoreConfig } from "#functions/config/core-config.ts";
 import type { SharedServers } from "#functions/store/database/database.ts";
+import { loginRefusalOf } from "#functions/store/database/pool/login-refusal.ts";
 import type { OpenSocket } from "#functions/store/database/pool/single-socket.ts";
 import { destroyClient } from "#functions/store/ingest/copy-transaction.ts";
-import { splitDatabaseUrl } from "#kit/database-url.ts";
-import { fileFault } from "#kit/describe-error.ts";
+import { type DatabaseTls, splitDatabaseUrl } from "#kit/database-url.ts";
+import { errorCode, fileFault } from "#kit/describe-error.ts";
 import { variableFault } from "#kit/env.ts";
 import { singleFlight } from "#kit/group-calls.ts";
+import type { Log } from "#kit/log.ts";
+import type { Secret } from "#kit/secret.ts";
 import { readKeyFile, readTrustedFile } from "../config-files.ts";
+import { createPasswordCommand, type PasswordCommand } from "./password-command.ts";
 
 /** The servers of one URL, shared by the pools of a process. */
 export interface DatabaseServers extends SharedServers {
-  /** Returns the URL of the server in use; of several, the first that accepts writes. Rejects when there is none. */
+  /** Returns the URL of the server in use, with the password for it; of several, the first that accepts writes. Rejects when there is none. */
   locate(): Promise<string>;
   /** Returns how many connections of the pools are open or being opened. */
   count(): number;
+  /** Returns the paths of the URL's files for TLS. */
+  tlsPaths(): readonly string[];
+  /** Whether the login of a new connection was refused since the last `use`. */
+  isSuspect(): boolean;
+  /** Called when the first login is refused. */
+  onRefusal: () => void;
+  /**
+   * Uses a URL, and the files for TLS as they are now, for new connections, once a server has accepted its login; open connections stay. Throws
+   * `ConfigError` when none accepts it, and keeps what is in use. Connects only if something has changed, or is suspect.
+   */
+  use(url: string): Promise<void>;
 }
 
 /** The variables that name core's servers. */
@@ -25,7 +41,6 @@ export type DatabaseVariable = "SVC_DATABASE_URL" | "SVC_DATABASE_SESSION_URL";
 /** The servers of a variable. */
 export interface NamedServers {
   variable: DatabaseVariable;
-  url: string;
   servers: DatabaseServers;
 }
 
@@ -39,19 +54,26 @@ export interface CoreServers {
 }
 
 /** Creates the servers that the configuration names. */
-export const createCoreServers = ({
-  databaseUrl,
-  databaseSessionUrl,
-}: Pick<CoreConfig, "databaseUrl" | "databaseSessionUrl">): CoreServers => {
-  const serversOf = (variable: DatabaseVariable, url: string) => ({
+export const createCoreServers = (
+  { databaseUrl, databaseSessionUrl, databasePasswordCommand }: DatabaseConfig,
+  log: Pick<Log, "warn">,
+): CoreServers => {
+  const passwords =
+    databasePasswordCommand === null ? null : createPasswordCommand(databasePasswordCommand, log);
+  const serversOf = (variable: DatabaseVariable, url: Secret) => ({
     variable,
-    url,
-    servers: createDatabaseServers(url, variable),
+    servers: createDatabaseServers(url.reveal(), variable, passwords),
   });
-  const requests = serversOf("SVC_DATABASE_URL", databaseUrl.reveal());
+  const requests = serversOf("SVC_DATABASE_URL", databaseUrl);
   if (databaseSessionUrl === null) return { requests, sessions: requests };
-  return { requests, sessions: serversOf("SVC_DATABASE_SESSION_URL", databaseSessionUrl.reveal()) };
+  return { requests, sessions: serversOf("SVC_DATABASE_SESSION_URL", databaseSessionUrl) };
 };
+
+/** The variables of a program's database. */
+export type DatabaseConfig = Pick<
+  CoreConfig,
+  "databaseUrl" | "databaseSessionUrl" | "databasePasswordCommand"
+>;
 
 const probeTimeoutMs = 2_000;
 
@@ -62,29 +84,33 @@ const probeTimeoutMs = 2_000;
 export const createDatabaseServers = (
   url: string,
   variable: DatabaseVariable = "SVC_DATABASE_URL",
+  passwords: PasswordCommand | null = null,
 ): DatabaseServers => {
-  const tls = readDatabaseTls(url, variable);
-  const urls = splitDatabaseUrl(url).servers;
+  let used = readUrl(url, variable);
   const pools = new Set<Parameters<SharedServers["join"]>[0]>();
-  const [only = url] = urls;
-  let current = urls.length === 1 ? only : undefined;
+  /** Of several servers the one in use, while it is known. */
+  let current: string | undefined;
+  let isSuspect = false;
+  const withPassword = async (server: string) =>
+    passwords === null ? server : passwordIn(server, await passwords.next());
   const find = singleFlight(async () => {
-    const found = await findWritable(urls);
-    current = found;
-    return found;
+    current = await findWritable(used.servers, withPassword);
+    return current;
   });
-  const locate = async () => current ?? find();
+  const only = () => (used.servers.length === 1 ? used.servers[0] : undefined);
+  const locateServer = async () => only() ?? current ?? find();
   const forget = () => {
-    if (urls.length > 1) current = undefined;
+    current = undefined;
   };
   const watched = (socket: Socket): Socket => socket.once("error", forget);
-  return {
-    tls,
-    locate,
+  const servers: DatabaseServers = {
+    target: () => ({ url: used.url, tls: used.tls }),
+    password: passwords?.latest,
+    locate: async () => withPassword(await locateServer()),
     count: () => pools.values().reduce((sum, pool) => sum + pool.count(), 0),
     open: (target) => {
-      if (urls.length === 1) return watched(openDatabaseSocket(target));
-      return locate().then((located) => watched(openDatabaseSocket(targetOf(located))));
+      if (only() && passwords === null) return watched(openDatabaseSocket(target));
+      return servers.locate().then((located) => watched(openDatabaseSocket(targetOf(located))));
     },
     join(pool) {
       pools.add(pool);
@@ -94,7 +120,52 @@ export const createDatabaseServers = (
       forget();
       for (const pool of pools) pool.drop(cause, silentMs);
     },
+    tlsPaths: () => used.tlsPaths,
+    isSuspect: () => isSuspect,
+    onRefusal: () => undefined,
+    refused() {
+      passwords?.forget();
+      if (isSuspect) return;
+      isSuspect = true;
+      servers.onRefusal();
+    },
+    async use(newer) {
+      const next = readUrl(newer, variable);
+      if (!isSuspect && isDeepStrictEqual(next, used)) return;
+      await tryLogin(next.servers, withPassword).catch((cause: unknown) => {
+        throw variableFault(
+          variable,
+          loginRefusalOf(cause) ?? `leads to no server that answers (${errorCode(cause)})`,
+        );
+      });
+      used = next;
+      isSuspect = false;
+      forget();
+    },
   };
+  return servers;
+};
+
+/** Returns the URL of a server with another password. */
+const passwordIn = (server: string, password: string) => {
+  const url = new URL(server);
+  url.password = encodeURIComponent(password);
+  return url.href;
+};
+
+/** Resolves once a server accepts the login. Rejects with the error of the first one if none does. */
+const tryLogin = async (
+  servers: readonly string[],
+  withPassword: (server: string) => Promise<string>,
+) => {
+  const faults: unknown[] = [];
+  for (const server of servers)
+    try {
+      return void (await isWritable(await withPassword(server)));
+    } catch (cause) {
+      faults.push(cause);
+    }
+  throw faults[0];
 };
 
 const targetOf = (url: string) => {
@@ -107,11 +178,14 @@ const targetOf = (url: string) => {
   };
 };
 
-const findWritable = async (urls: readonly string[]) => {
+const findWritable = async (
+  urls: readonly string[],
+  withPassword: (url: string) => Promise<string>,
+) => {
   let fault: unknown;
   for (const url of urls) {
     try {
-      if (await isWritable(url)) return url;
+      if (await isWritable(await withPassword(url))) return url;
       fault ??= Object.assign(new Error("no server of the URL accepts writes"), {
         code: "SERVER_REFUSED",
       });
@@ -168,13 +242,26 @@ export const openDatabaseSocket = ({ host, port, path }: Parameters<OpenSocket>[
   );
 };
 
-/**
- * Reads the files that a URL names for TLS. Returns options of `tls.connect`; undefined without TLS. Throws `ConfigError` with `variable`
- * for a file that cannot be read.
- */
-const readDatabaseTls = (url: string, variable: string): ConnectionOptions | undefined => {
+/** What new connections use of a URL. */
+interface UsedUrl {
+  url: string;
+  servers: readonly string[];
+  tlsPaths: readonly string[];
+  tls: ConnectionOptions | undefined;
+}
+
+/** Splits a URL, and reads its files for TLS. Throws `ConfigError` with `variable` for a file that cannot be read. */
+const readUrl = (url: string, variable: string): UsedUrl => {
   const { tls, servers } = splitDatabaseUrl(url);
-  if (tls === undefined) return undefined;
+  const tlsPaths = [tls?.rootCertFile, tls?.certFile, tls?.keyFile].filter((path) => path != null);
+  return { url, servers, tlsPaths, tls: tls && readDatabaseTls(tls, servers, variable) };
+};
+
+const readDatabaseTls = (
+  tls: DatabaseTls,
+  servers: readonly string[],
+  variable: string,
+): ConnectionOptions => {
   const read = (parameter: string, path: string, readPem = readTrustedFile) => {
     try {
       return readPem(path).toString("utf8");
@@ -191,8 +278,11 @@ const readDatabaseTls = (url: string, variable: string): ConnectionOptions | und
     ...(tls.certFile ? { cert: read("sslcert", tls.certFile) } : {}),
     ...(tls.keyFile ? { key: read("sslkey", tls.keyFile, readKeyFile) } : {}),
     ...(tls.mode === "require" ? { rejectUnauthorized: false } : {}),
-    ...(tls.mode === "verify-ca" ? { checkServerIdentity: () => undefined } : {}),
+    ...(tls.mode === "verify-ca" ? { checkServerIdentity: acceptAnyName } : {}),
     // Where the host is an address, its certificate is verified for that. Of several servers by address none is accepted.
     ...(others.length === 0 ? { host: new URL(only).hostname.replace(/^\[|\]$/g, "") } : {}),
   };
 };
+
+/** One for all, so that options with it compare as equal. */
+const acceptAnyName = () => undefined;

@@ -17,7 +17,8 @@ import { prepareDatabase } from "./prepare-database.ts";
 const database = await useTestDatabase();
 
 const prepare = async (url: string, { clock = systemClock, log = createTestLog() } = {}) => {
-  const servers = createCoreServers({ databaseUrl: new Secret(url), databaseSessionUrl: null });
+  const config = { databaseSessionUrl: null, databasePasswordCommand: null };
+  const servers = createCoreServers({ ...config, databaseUrl: new Secret(url) }, log);
   const options = { tenantId: testTenantId, clock, log };
   return prepareDatabase(servers, options).then(
     () => "prepared",

@@ -7,7 +7,8 @@ import {
   describeBlockers,
   MigrationBlocked,
 } from "#functions/store/database/migration-blockers.ts";
-import { databaseProblem } from "#functions/store/database/problem.ts";
+import { loginRefusalOf } from "#functions/store/database/pool/login-refusal.ts";
+import { databaseProblem, hasState } from "#functions/store/database/problem.ts";
 import { selectFaults } from "#functions/store/database/server-settings.ts";
 import {
   destroyClient,
@@ -273,31 +274,8 @@ const announcedProcess = (client: Client) =>
 const backendOf = async (client: Client) =>
   (await client.query<{ pid: number }>("select pg_backend_pid() as pid")).rows[0]?.pid ?? 0;
 
-/** Faults that PgBouncer reports with the SQLSTATE of a protocol violation, by a pattern of their message. */
-const poolerFaults: readonly (readonly [RegExp, string])[] = [
-  [
-    /^unsupported startup parameter/,
-    "has a parameter that the pooler refuses: remove it, or see its ignore_startup_parameters",
-  ],
-  [/^no such database/, "names a database that the pooler does not know"],
-  [
-    /authentication failed|^no such user/,
-    "has a role or a password that the pooler or its server refuses",
-  ],
-  [
-    /^(server login failed: .*)?(role|database) ".*" does not exist$/,
-    "names a role or a database that the pooler's server does not have",
-  ],
-];
-
-/** Faults that a restart of core does not fix, by SQLSTATE. */
-const settingFaults: Readonly<Record<string, string>> = {
-  "28000": "names a role that the server does not admit",
-  "28P01": "has a password that the server refuses",
-  "3D000": "names a database that does not exist",
-  "42501":
-    "names a role that may not create or change core's tables: it must own them, and the schema",
-};
+const notOwner =
+  "names a role that may not create or change core's tables: it must own them, and the schema";
 
 /** Runs `run`. Throws `ConfigError` with `variable` for a fault that only another value of it fixes. */
 const withSettingFaults = async <Result>(
@@ -307,13 +285,9 @@ const withSettingFaults = async <Result>(
   try {
     return await run();
   } catch (error) {
-    for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
-      const { message: text } = cause;
-      const message =
-        settingFaults[errorCode(cause) ?? ""] ??
-        poolerFaults.find(([pattern]) => pattern.test(text))?.[1];
-      if (message !== undefined) throw variableFault(variable, message);
-    }
+    const refusal = loginRefusalOf(error);
+    if (refusal !== undefined) throw variableFault(variable, refusal);
+    if (hasState(error, /^42501$/)) throw variableFault(variable, notOwner);
     if (error instanceof SchemaMismatch) throw variableFault(variable, error.message);
     throw error;
   }

@@ -9,7 +9,8 @@ import {
 import type { NatsConfig } from "#functions/config/nats-config.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { Log } from "#kit/log.ts";
-import { readKeyFile, readTrustedFile, withConfigError } from "../config-files.ts";
+import { readCertificates, readKeyFile, withConfigError } from "../config-files.ts";
+import { loadFiles, type ReloadOptions } from "../reload-files.ts";
 import { StartFault } from "../run-configured.ts";
 
 const startTimeoutMs = 60_000;
@@ -21,10 +22,16 @@ const retryDelayMs = 500;
  */
 export const connectNats = async <Prepared>(
   config: NatsConfig,
-  { clock, log, name = "svc-server ingest" }: { clock: Clock; log: Log; name?: string },
+  {
+    clock,
+    log,
+    natsFiles,
+    name = "svc-server ingest",
+  }: { clock: Clock; log: Log; natsFiles?: NatsFiles; name?: string },
   prepare: (connection: NatsConnection) => Promise<Prepared>,
 ): Promise<Prepared> => {
-  const options = { ...(await readNatsOptions(config)), name };
+  const files = natsFiles ?? (await followNatsFiles(config, log));
+  const options = { ...natsOptions(config, files.current), name };
   const deadline = clock.monotonic() + startTimeoutMs;
   for (;;) {
     let connection: NatsConnection | undefined;
@@ -50,15 +57,44 @@ const isPassing = (error: unknown): boolean =>
   error instanceof Error &&
   !["ConfigError", "AuthorizationError", "InvalidArgumentError"].includes(error.name);
 
-/** Returns the options of a connection, with the files that the configuration names. Throws `ConfigError` for one that cannot be read. */
-export const readNatsOptions = async (config: NatsConfig): Promise<NodeConnectionOptions> => {
-  const { servers, isEncrypted, caFile, credentialsFile } = config;
-  const ca =
-    caFile &&
-    (await withConfigError("SVC_NATS_CA_FILE", () => readTrustedFile(caFile).toString("utf8")));
-  const credentials =
-    credentialsFile &&
-    (await withConfigError("SVC_NATS_CREDENTIALS_FILE", () => readKeyFile(credentialsFile)));
+/** The files for NATS, which the client reads for each connection; null without NATS. */
+export type NatsFiles = Awaited<ReturnType<typeof followNatsFiles>> | null;
+
+/** Loads the files that the configuration names, and follows them. Throws `ConfigError` for one that cannot be used. */
+export const followNatsFiles = (
+  { caFile, credentialsFile }: NatsConfig,
+  log: ReloadOptions<unknown>["log"],
+) =>
+  loadFiles({
+    name: "NATS",
+    paths: [caFile, credentialsFile].filter((path) => path !== null),
+    log,
+    load: async () => ({
+      ca:
+        caFile === null
+          ? ""
+          : await withConfigError("SVC_NATS_CA_FILE", () =>
+              readCertificates(caFile).pem.toString("latin1"),
+            ),
+      authenticate:
+        credentialsFile === null
+          ? () => undefined
+          : await withConfigError("SVC_NATS_CREDENTIALS_FILE", () =>
+              authenticatorOf(readKeyFile(credentialsFile)),
+            ),
+    }),
+  });
+
+const natsOptions = (
+  { servers, isEncrypted, caFile, credentialsFile }: NatsConfig,
+  files: NonNullable<NatsFiles>["current"],
+): NodeConnectionOptions => {
+  // Read at each connection.
+  const tls = {
+    get ca() {
+      return files().ca;
+    },
+  };
   return {
     servers: [...servers],
     // Leaves a server that hangs within 6 s.
@@ -68,13 +104,21 @@ export const readNatsOptions = async (config: NatsConfig): Promise<NodeConnectio
     maxReconnectAttempts: -1,
     reconnectTimeWait: 250,
     ignoreAuthErrorAbort: true,
-    ...(isEncrypted && { tls: ca ? { ca } : {} }),
-    ...(credentials && { authenticator: authenticatorOf(credentials) }),
+    ...(isEncrypted && { tls: caFile === null ? {} : tls }),
+    ...(credentialsFile !== null && { authenticator: (nonce) => files().authenticate(nonce) }),
   };
 };
 
-/** A `.creds` file holds a JWT and a seed; otherwise the file is the seed of an NKEY. */
-const authenticatorOf = (credentials: Buffer): Authenticator =>
-  credentials.includes("BEGIN NATS USER JWT")
+/** A `.creds` file holds a JWT and a seed; otherwise the file is the seed of an NKEY. Throws unless it can sign. */
+const authenticatorOf = (credentials: Buffer): Authenticator => {
+  const authenticator = credentials.includes("BEGIN NATS USER JWT")
     ? credsAuthenticator(credentials)
     : nkeyAuthenticator(Buffer.from(credentials.toString("utf8").trim()));
+  try {
+    authenticator("nonce");
+    return authenticator;
+  } catch {
+    // The client's message may quote the file.
+    throw new Error("holds no credentials of NATS");
+  }
+};

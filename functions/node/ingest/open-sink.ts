@@ -5,16 +5,21 @@ import { openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { noteSink } from "#functions/store/ingest/sinks.ts";
 import type { Log } from "#kit/log.ts";
 import type { Metrics } from "../metrics.ts";
+import type { ReloadOptions } from "../reload-files.ts";
+import type { NatsFiles } from "./connect-nats.ts";
 import { zstdCodec } from "./zstd-codec.ts";
 
 /** Bytes of a message beside the payload of its envelope: headers, and the source and attributes of the envelope. */
 const envelopeBytesReserved = 16 * 1024;
 
-/** Reads the files that `openSink` needs. Throws `ConfigError` for one that cannot be read. */
-export const checkSinkFiles = async ({ sink }: Pick<IngestConfig, "sink">): Promise<void> => {
-  if (sink.kind === "postgres") return;
-  const { readNatsOptions } = await import("./connect-nats.ts");
-  await readNatsOptions(sink);
+/** Loads the files that `openSink` needs, and follows them; null without any. Throws `ConfigError` for one that cannot be read. */
+export const followSinkFiles = async (
+  { sink }: Pick<IngestConfig, "sink">,
+  log: ReloadOptions<unknown>["log"],
+): Promise<NatsFiles> => {
+  if (sink.kind === "postgres") return null;
+  const { followNatsFiles } = await import("./connect-nats.ts");
+  return followNatsFiles(sink, log);
 };
 
 /** Opens the sink that the configuration names; returns also the largest payload that it stores. Imports the client of NATS only for NATS. */
@@ -23,8 +28,13 @@ export const openSink = async (
   {
     metrics,
     log,
+    natsFiles,
     ...needs
-  }: Omit<PostgresSinkNeeds, "observe" | "log" | "codec"> & { metrics: Metrics; log: Log },
+  }: Omit<PostgresSinkNeeds, "observe" | "log" | "codec"> & {
+    metrics: Metrics;
+    log: Log;
+    natsFiles: NatsFiles;
+  },
 ): Promise<{ sink: Sink; payloadBytesMax: number }> => {
   const { sink: settings, payloadBytesMax } = config;
   const shared = { ...needs, log, codec: zstdCodec, observe: metrics.observeIngest };
@@ -34,7 +44,7 @@ export const openSink = async (
   const { createNatsSink } = await import("#functions/ingest/nats-sink/create-nats-sink.ts");
   const observe = { ...metrics.observeIngest, ...metrics.observePublishes };
   const connectCommitter = async () => openCommitClient(await needs.databaseUrl());
-  return connectNats(settings, { clock: needs.clock, log }, async (connection) => {
+  return connectNats(settings, { clock: needs.clock, log, natsFiles }, async (connection) => {
     const sink = await createNatsSink({
       ...shared,
       connection,

@@ -1,26 +1,23 @@
 import { type DatabaseTls, splitDatabaseUrl, withoutTlsParameters } from "#kit/database-url.ts";
-import type { DatabaseOptions } from "./database.ts";
+import type { DatabaseOptions, DatabaseTarget, SharedServers } from "./database.ts";
 import type { ConnectionOptions } from "./pool/pooled-connection.ts";
 
-/** Returns how postgres.js connects to the servers of `options`. */
-export const connectionSettings = ({
-  url: given,
-  servers,
-  openSocket = servers?.open,
-  applicationName = "svc-server",
-  connectTimeoutSeconds = 3,
-  pooled = false,
-}: DatabaseOptions): Pick<ConnectionOptions, "url" | "settings" | "openSocket"> => {
+/** Returns how postgres.js connects now to the servers of `options`. */
+export const connectionSettings = (
+  options: DatabaseOptions,
+): ReturnType<ConnectionOptions["connecting"]> => {
+  const { servers, applicationName = "svc-server", connectTimeoutSeconds = 3, pooled } = options;
+  const { url: given, tls } = targetOf(options);
   // `servers` chooses among several servers; without it, the first is used.
   const split = splitDatabaseUrl(given);
   const { url, host } = splitUnixSocket(withoutTlsParameters(split.servers[0] ?? given));
   return {
     url,
-    openSocket,
     settings: {
       ...(host === undefined ? {} : { host }),
+      ...(servers?.password ? { password: servers.password } : {}),
       // Without `servers`, which read files, the runtime's CAs decide.
-      ssl: servers?.tls ?? tlsWithoutFiles(split.tls),
+      ssl: tls ?? tlsWithoutFiles(split.tls),
       // Saves a round trip at each connect, and behaves the same in workerd.
       fetch_types: false,
       types: { bytea, date, json, textArray },
@@ -31,6 +28,9 @@ export const connectionSettings = ({
     },
   };
 };
+
+const targetOf = (target: DatabaseTarget): ReturnType<SharedServers["target"]> =>
+  target.servers === undefined ? target : target.servers.target();
 
 const tlsWithoutFiles = (tls: DatabaseTls | undefined): false | "require" | "verify-full" => {
   if (tls === undefined) return false;

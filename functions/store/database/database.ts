@@ -33,18 +33,32 @@ export type Executor = PgDatabase<PostgresJsQueryResultHKT>;
 /** The servers that several pools share. When one pool detects a fault of the current server, all react. */
 export interface SharedServers {
   open: OpenSocket;
-  /** TLS options for `tls.connect` of node:tls; undefined without TLS. */
-  readonly tls?: object | undefined;
+  /** Returns how a new connection connects; `tls` are options of `tls.connect` of node:tls, undefined without TLS. */
+  target(): { url: string; tls?: object | undefined };
+  /** Returns the password of a connection that `open` has opened, in place of the URL's. */
+  password?: (() => string) | undefined;
   /** Adds a pool. Returns the function that removes it. */
   join(pool: Pick<ConnectionPool, "drop" | "count">): () => void;
   /** Reports a fault of the current server; without `silentMs` all of its connections are unusable. */
   leave: DropConnections;
+  /** Reports that the login of a new connection was refused. */
+  refused(): void;
 }
 
+/** Where to connect: at a URL, or at servers that several pools share. */
+export type DatabaseTarget =
+  | {
+      /** `postgres://user:password@host:port/database`; a unix socket as `@%2Fdirectory` or `?host=/directory`, as libpq has it. */
+      url: string;
+      servers?: undefined;
+    }
+  | { servers: SharedServers; url?: string };
+
 /** How to connect. */
-export interface DatabaseOptions {
-  /** `postgres://user:password@host:port/database`; a unix socket as `@%2Fdirectory` or `?host=/directory`, as libpq has it. */
-  url: string;
+export type DatabaseOptions = DatabaseTarget & PoolSettings;
+
+/** The settings of a pool. */
+export interface PoolSettings {
   /** The largest number of connections. In workerd a client lives for one request and uses 2. */
   connectionsMax?: number;
   applicationName?: string;
@@ -70,8 +84,6 @@ export interface DatabaseOptions {
   tracer?: Tracer;
   /** On Node `openDatabaseSocket` of functions/node, for TCP_NODELAY. */
   openSocket?: OpenSocket;
-  /** Instead of `openSocket`, if several pools use one URL. */
-  servers?: SharedServers;
 }
 
 /** A client that connects lazily, so that creating it never fails. */
@@ -86,10 +98,10 @@ export interface ConnectedDatabase {
 /** Creates the client of every query of core except COPY. */
 export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => {
   const { servers, deadlineMs = callDeadlineMs.api, pooled = false, tracer } = options;
-  const connecting = connectionSettings(options);
   const session = `${setForSession(deadlineMs)}${options.plansByIndex ? `; ${byIndex}` : ""}`;
   const pool = createConnectionPool({
-    ...connecting,
+    connecting: () => connectionSettings(options),
+    openSocket: servers?.open ?? options.openSocket,
     connectionsMax: options.connectionsMax ?? connectionsMaxDefault,
     waitingMax,
     deadlineMs,
@@ -99,6 +111,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     backoffMs,
     lifetimeMs,
     endsWriting: ({ code }) => code === readOnlyTransaction,
+    onRefusal: () => servers?.refused(),
     refusesServer: options.writes === false ? () => false : acceptsNoWrites,
     // A late call says nothing about connections that answered while it ran: closing these would add to the load of a slow server.
     onFault: (cause) =>
@@ -109,7 +122,8 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
   });
   const leave = servers?.join(pool);
   // One, because postgres.js opens all of its connections at once.
-  const parts = postgres(connecting.url, { ...connecting.settings, max: 1 });
+  const { url, settings } = connectionSettings(options);
+  const parts = postgres(url, { ...settings, max: 1 });
   const sql = createSqlClient({
     pool,
     parts,

@@ -22,10 +22,9 @@ const retryDelayMs = 250;
  * to listen, because notifications may have been missed before.
  */
 export const listen = (
-  { url, servers }: { url: string; servers: SharedServers },
+  { servers }: { servers: SharedServers },
   channels: Channels,
 ): Subscription => {
-  const { settings, ...at } = connectionSettings({ url, servers });
   let fail: (cause: Error) => void = () => undefined;
   let isConnected = false;
   let isClosed = false;
@@ -34,9 +33,10 @@ export const listen = (
   const connect = async () => {
     const failed = Promise.withResolvers<never>();
     const socket = createSingleSocket(servers.open, failed.reject);
+    const { url, settings } = connectionSettings({ servers });
     // The types of postgres do not know `socket`.
     const options = { ...settings, socket: socket.open, max: 1, max_lifetime: null };
-    const client = postgres(at.url, options);
+    const client = postgres(url, options);
     fail = failed.reject;
     isConnected = true;
     failed.promise.catch(() => {

@@ -24,6 +24,7 @@ const connectionCodes = new Set([
   "ERR_STREAM_WRITE_AFTER_END",
   "ETIMEDOUT",
   "NOT_COMMITTED",
+  "PASSWORD_UNAVAILABLE",
   "SERVER_REFUSED",
   "TOO_MANY_WAITING",
 ]);
@@ -94,7 +95,8 @@ function* causesOf(error: unknown): Generator<Error> {
   }
 }
 
-const hasState = (error: unknown, states: RegExp) => {
+/** Whether the server reported an error of such a state, as `error` or as a cause of it. */
+export const hasState = (error: unknown, states: RegExp): boolean => {
   for (const cause of causesOf(error))
     if ("severity" in cause && "code" in cause && states.test(String(cause.code))) return true;
   return false;

@@ -1,5 +1,5 @@
 import type { Clock } from "#kit/clock.ts";
-import { connectDatabase, type DatabaseOptions } from "../database/database.ts";
+import { connectDatabase, type DatabaseTarget, type PoolSettings } from "../database/database.ts";
 
 /** Runs `work` under the lock. Returns undefined, without running it, while another core of this database has the lock. */
 export type Exclusively = <Result>(work: () => Promise<Result>) => Promise<Result | undefined>;
@@ -11,10 +11,11 @@ const lockKey = 6_102_773_180_445_907n;
 const leaseMsDefault = 15_000;
 
 /** The connection of the lock, and its lease. */
-interface LockOptions extends Pick<DatabaseOptions, "url" | "openSocket" | "servers"> {
-  clock: Pick<Clock, "sleep">;
-  leaseMs?: number;
-}
+type LockOptions = DatabaseTarget &
+  Pick<PoolSettings, "openSocket"> & {
+    clock: Pick<Clock, "sleep">;
+    leaseMs?: number;
+  };
 
 /**
  * Creates an advisory lock on its own connection, so that reading a directory for minutes does not occupy the pool. The lock ends with the

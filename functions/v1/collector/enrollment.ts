@@ -91,7 +91,7 @@ export const enrollmentListRoutes = (core: ReadCore) =>
         find: (page, { query }) => browsePolicies(core, policyFilterOf(query), page),
         view: listedPolicyView,
         furtherMembers: () => ({
-          workload_issuers: core.config.workloadIssuers.map(({ issuer }) => issuer),
+          workload_issuers: core.config.workloadIssuers().map(({ issuer }) => issuer),
         }),
       },
     ),

@@ -25,7 +25,7 @@ export const issueClient = async (options: {
   const { enrollmentCa } = labPkiIn(dir);
   const load = await signerLoader(
     { kind: "local-ca", caCertFile: enrollmentCa.certFile, caKeyFile: enrollmentCa.keyFile },
-    { cryptography: createNodeCryptography(), clock, log: console, path: "" },
+    { cryptography: createNodeCryptography(), clock, log: console },
   );
   const { signer } = await load();
   const { pem: keyPem, spki } = await createTestKey();

@@ -21,11 +21,8 @@ export const createAuthorizationCode = ({ config, clock }: Pick<Web, "config" | 
   const { clientId, clientSecret } = config.identityProvider;
   const redirectUri = `${config.origin}${callbackPath}`;
   const browser = new OAuth2Client(clientId, null, redirectUri);
-  const confidential = new OAuth2Client(
-    formEncoded(clientId),
-    formEncoded(clientSecret.reveal()),
-    redirectUri,
-  );
+  const confidential = () =>
+    new OAuth2Client(formEncoded(clientId), formEncoded(clientSecret.reveal()), redirectUri);
   return {
     /**
      * Returns the address to redirect the browser to, with the hash of `codeVerifier`. `prompts` are OpenID Connect's. With `maxAgeSeconds`,
@@ -66,7 +63,7 @@ export const createAuthorizationCode = ({ config, clock }: Pick<Web, "config" | 
       { code, codeVerifier }: { code: string; codeVerifier: string },
     ): Promise<string> => {
       try {
-        const request = confidential.validateAuthorizationCode(endpoint, code, codeVerifier);
+        const request = confidential().validateAuthorizationCode(endpoint, code, codeVerifier);
         return (await withTimeout(exchangeTimeoutMs, clock, request)).idToken();
       } catch (cause) {
         if (cause instanceof OAuth2RequestError && cause.code === "invalid_grant")

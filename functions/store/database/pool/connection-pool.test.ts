@@ -5,7 +5,7 @@ import { systemClock } from "#kit/clock.ts";
 import { socketOf, startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { connectionSettings } from "../connection-settings.ts";
-import { connectDatabase, type DatabaseOptions } from "../database.ts";
+import { connectDatabase, type PoolSettings } from "../database.ts";
 import { listen } from "../listen.ts";
 import { createConnectionPool } from "./connection-pool.ts";
 
@@ -16,9 +16,9 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-const connect = (options: Partial<DatabaseOptions> = {}) => {
-  const servers = createDatabaseServers(options.url ?? database.url);
-  const client = connectDatabase({ url: database.url, servers, connectionsMax: 1, ...options });
+const connect = ({ url = database.url, ...options }: PoolSettings & { url?: string } = {}) => {
+  const servers = createDatabaseServers(url);
+  const client = connectDatabase({ servers, connectionsMax: 1, ...options });
   ends.push(() => client.close(0));
   return client.sql;
 };
@@ -86,7 +86,7 @@ it("starts a transaction before statements that came after it", async () => {
 
 it("replaces a connection that has been used for its lifetime, after the call that it runs", async () => {
   const pool = createConnectionPool({
-    ...connectionSettings({ url: database.url, servers: createDatabaseServers(database.url) }),
+    connecting: () => connectionSettings({ url: database.url }),
     connectionsMax: 1,
     waitingMax: 10,
     deadlineMs: 5_000,
@@ -97,6 +97,7 @@ it("replaces a connection that has been used for its lifetime, after the call th
     onFault(cause) {
       throw cause;
     },
+    onRefusal: () => undefined,
     refusesServer: () => false,
     endsWriting: () => false,
   });
@@ -142,7 +143,7 @@ it("D1: listens again on a new connection after its server was away, and reports
   ends.push(() => proxy.close());
   let changes = 0;
   const subscription = listen(
-    { url, servers: createDatabaseServers(url) },
+    { servers: createDatabaseServers(url) },
     { news: () => (changes += 1) },
   );
   ends.push(() => subscription.close());

@@ -5,8 +5,11 @@
  * - Calls begin in the order of their arrival, except that a statement may share a connection while no call waits.
  * - A call waits for up to half of its deadline, so that the other half is left to run; at most `waitingMax` calls wait.
  * - A connection that closed leaves the pool immediately, with all of its calls.
+ * - A refused login fails no call while another connection is open: the call waits for that one.
  */
+
 import { connectionError } from "./connection-error.ts";
+import { loginRefusalOf } from "./login-refusal.ts";
 import {
   type ConnectionOptions,
   openConnection,
@@ -31,6 +34,8 @@ interface PoolOptions extends ConnectionOptions {
   lifetimeMs(): number;
   /** Called when a connection closed because of its server. */
   onFault(cause: Error): void;
+  /** Called when the login of a new connection was refused. */
+  onRefusal(): void;
 }
 
 export interface ConnectionPool {
@@ -44,6 +49,15 @@ export interface ConnectionPool {
   /** Rejects further calls, waits up to `timeoutMs` for those under way, and closes every connection. */
   end(timeoutMs: number): Promise<void>;
 }
+
+/** Whether the server refused the login of a connection, which then has run nothing. */
+const isRefused = (connection: PooledConnection) => {
+  const state = connection.state();
+  return state.is === "closed" && loginRefusalOf(state.cause) !== undefined;
+};
+
+/** The wait before the next connection after a refused login: the server logs each, and a new password takes a moment to arrive. */
+const refusedMs = 500;
 
 /** Statements that may share a connection: PostgreSQL runs them one after the other. */
 const sharingMax = 100;
@@ -61,7 +75,7 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
   const isEnding = () => onIdle !== undefined;
 
   const open = (): PooledConnection | undefined => {
-    const waitMs = failures === 0 ? 0 : opensAt - performance.now();
+    const waitMs = opensAt - performance.now();
     if (waitMs > 0) {
       opening ??= setTimeout(() => {
         opening = undefined;
@@ -75,7 +89,11 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
   };
   const closed = (connection: PooledConnection, wasOpening: boolean) => {
     connections.delete(connection);
-    if (wasOpening) opensAt = performance.now() + options.backoffMs(++failures);
+    if (wasOpening) {
+      const isKnown = isRefused(connection);
+      opensAt = performance.now() + (isKnown ? refusedMs : options.backoffMs(++failures));
+      if (isKnown) options.onRefusal();
+    }
     queueMicrotask(serveWaiting);
   };
 
@@ -96,7 +114,10 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
     if (waiting.length >= options.waitingMax)
       return void call.fail(connectionError("TOO_MANY_WAITING"));
     waiting.push(call);
-    if (call.deadlineAt > 0) expiring ??= setTimeout(expire, options.deadlineMs / 2);
+    watchWaiting(call);
+  };
+  const watchWaiting = ({ deadlineAt }: PooledCall) => {
+    if (deadlineAt > 0) expiring ??= setTimeout(expire, options.deadlineMs / 2);
   };
   const expire = () => {
     expiring = undefined;
@@ -132,10 +153,12 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
     ) => void,
   ): Promise<Result> =>
     new Promise((resolve, reject) => {
+      let runsOn: PooledConnection | undefined;
       const call: PooledCall = {
         deadlineAt: options.deadlineMs > 0 ? performance.now() + options.deadlineMs : 0,
         isExclusive,
         start(connection) {
+          runsOn = connection;
           run(
             connection,
             (result) => {
@@ -143,15 +166,23 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
               finish(connection, call);
             },
             (error) => {
-              reject(error);
+              if (runsOn === connection) call.fail(error);
               finish(connection, call);
             },
           );
         },
-        fail: reject,
+        fail(cause) {
+          const isRepeated = runsOn !== undefined && isRefused(runsOn) && hasOpen();
+          runsOn = undefined;
+          if (!isRepeated) return void reject(cause);
+          waiting.unshift(call);
+          watchWaiting(call);
+        },
       };
       submit(call);
     });
+
+  const hasOpen = () => connections.keys().some((connection) => connection.state().is === "open");
 
   const drop: DropConnections = (cause, silentMs) => {
     const isSilent = (connection: PooledConnection) =>

@@ -39,9 +39,8 @@ export interface PooledCall {
 
 /** How to connect. */
 export interface ConnectionOptions {
-  url: string;
-  /** Options of postgres.js. */
-  settings: object;
+  /** Returns where the next connection goes, and the options of postgres.js. */
+  connecting(): { url: string; settings: object };
   /** Runs first; empty: nothing. Other statements are sent without waiting for its answer. */
   setup: string;
   /** Absent: as postgres.js does. */
@@ -138,8 +137,9 @@ export const openConnection = (
 
   const socket =
     options.openSocket && createSingleSocket(options.openSocket, (cause) => close(cause));
-  const client = postgres(options.url, {
-    ...options.settings,
+  const { url, settings } = options.connecting();
+  const client = postgres(url, {
+    ...settings,
     ...(socket && { socket: socket.open }),
     max: 1,
     // Otherwise postgres.js would close a connection that the pool believes to be idle.

@@ -13,7 +13,8 @@ import { expect, it } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { createSignerCommand, type SignerCommandOptions } from "./run-signer-command.ts";
+import { SignerFault } from "../signer/signer.ts";
+import { type CommandSettings, createCommand } from "./run-command.ts";
 
 const dir = newFolder();
 const log = createTestLog();
@@ -26,14 +27,12 @@ const script = (text: string, mode = 0o755) => {
   return path;
 };
 
-const commandOf = (text: string, options: Partial<SignerCommandOptions> = {}) =>
-  createSignerCommand({ command: script(text), path: "/usr/bin:/bin", log, ...options });
+const named = { name: "signer command", Fault: SignerFault };
+const commandOf = (text: string, options: Partial<CommandSettings> = {}) =>
+  createCommand({ ...named, command: script(text), path: "/usr/bin:/bin", log, ...options });
 
-const run = async (
-  text: string,
-  options: Partial<SignerCommandOptions> = {},
-  request = "request",
-) => new TextDecoder().decode(await commandOf(text, options).run(request));
+const run = async (text: string, options: Partial<CommandSettings> = {}, request = "request") =>
+  new TextDecoder().decode(await commandOf(text, options).run(request));
 
 /** Whether a process exists and is no zombie. */
 const isRunning = (pid: number) => {
@@ -126,9 +125,9 @@ it("S3: the program inherits no descriptor, not even one that core inherited", (
   writeFileSync(secret, "hunter2");
   const given = openSync(secret, "r");
   const program = `
-      import { createSignerCommand } from ${JSON.stringify(new URL("./run-signer-command.ts", import.meta.url).href)};
+      import { createCommand } from ${JSON.stringify(new URL("./run-command.ts", import.meta.url).href)};
       const options = { command: ${JSON.stringify(script("readlink /proc/$$/fd/40"))}, path: "/usr/bin:/bin" };
-      const answer = await createSignerCommand({ ...options, log: console }).run("");
+      const answer = await createCommand({ ...options, log: console }).run("");
       process.stdout.write(answer);`;
   const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
     stdio: [
@@ -149,9 +148,9 @@ it("logs the first 4 KiB of stderr", async () => {
   await expect(
     run("echo the token is locked >&2; head -c 10000 /dev/zero | tr '\\0' x >&2; exit 1"),
   ).rejects.toThrow();
-  const line = log.lines.at(-1)?.fields as { signer_stderr: string };
-  expect(line.signer_stderr).toMatch(/^the token is locked\nx+$/);
-  expect(line.signer_stderr).toHaveLength(4096);
+  const line = log.lines.at(-1)?.fields as { stderr: string };
+  expect(line.stderr).toMatch(/^the token is locked\nx+$/);
+  expect(line.stderr).toHaveLength(4096);
 });
 
 it("runs at most `concurrency` programs at once", async () => {
@@ -183,7 +182,7 @@ it("a call that acquires no slot within the timeout fails, and its slot goes to 
   await first;
   await started(2);
   await clock.advance(10_000);
-  await expect(third).rejects.toThrow("all 1 signer processes were busy for 30 s");
+  await expect(third).rejects.toThrow("all 1 runs of the signer command took longer than 30 s");
   writeFileSync(gate, "");
   await second;
   const next = sign("");
@@ -193,7 +192,7 @@ it("a call that acquires no slot within the timeout fails, and its slot goes to 
 });
 
 it("S4: rejects arguments, a directory, a missing or plain file, and one that others may write, at the start", () => {
-  const start = (command: string) => createSignerCommand({ command, path: "", log });
+  const start = (command: string) => createCommand({ ...named, command, path: "", log });
   const good = script("true");
   expect(() => start(`${good} --profile client`)).toThrow("without arguments");
   expect(() => start(join(dir, "missing"))).toThrow("cannot be found");
@@ -209,7 +208,7 @@ it("S4: rejects arguments, a directory, a missing or plain file, and one that ot
 
 it("S4: checks the file before each run, and does not run it once others may write it", async () => {
   const path = script(`touch ${join(dir, "ran")}`);
-  const command = createSignerCommand({ command: path, path: "/usr/bin:/bin", log });
+  const command = createCommand({ ...named, command: path, path: "/usr/bin:/bin", log });
   chmodSync(path, 0o777);
   await expect(command.run("")).rejects.toThrow("written by group or world");
   expect(command.fault()).toContain("written by group or world");

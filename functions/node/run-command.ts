@@ -1,7 +1,7 @@
 /**
- * Runs the external signer. Invariants: it gets no argument, no shell, no variable but PATH and no descriptor but its three pipes; at
- * most `concurrency` run at a time; each run ends within `timeoutMs` of its start, even if the program hangs, and by then its whole
- * process group has been killed.
+ * Runs a program of the operator: the external signer, or the one that prints the database's password. Invariants: it gets no argument, no
+ * shell, no variable but PATH and no descriptor but its three pipes; at most `concurrency` run at a time; each run ends within `timeoutMs` of
+ * its start, even if the program hangs, and by then its whole process group has been killed.
  */
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { accessSync, constants, openSync, readdirSync, readFileSync, statSync } from "node:fs";
@@ -9,14 +9,20 @@ import type { Readable, Writable } from "node:stream";
 import { type Clock, callAfter, systemClock } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { SignerCommand } from "../signer/external-command.ts";
-import { SignerFault } from "../signer/signer.ts";
 
 /** How to run the program. */
-export interface SignerCommandOptions {
+export interface CommandSettings {
+  /** Names it in messages: `signer command`. */
+  name: string;
+  /** The class of its faults. */
+  Fault: new (
+    message: string,
+    options?: ErrorOptions,
+  ) => Error;
   /** Absolute path of the executable. */
   command: string;
-  /** The PATH that it gets. */
-  path: string;
+  /** The PATH that it gets; by default that of this process. */
+  path?: string;
   log: { warn(fields: object, message: string): void };
   /** Limits a run, and the wait for a slot; 30 s by default. */
   timeoutMs?: number;
@@ -26,17 +32,18 @@ export interface SignerCommandOptions {
   concurrency?: number;
 }
 
+const path = process.env.PATH ?? "/usr/local/bin:/usr/bin:/bin";
 const stdoutBytesMax = 65_536;
 const stderrBytesMax = 4096;
 
-/** Creates the signer at `command`. Throws `SignerFault` unless it is a regular, executable file that only its owner may write. */
-export const createSignerCommand = (options: SignerCommandOptions): SignerCommand => {
-  const settings = { timeoutMs: 30_000, clock: systemClock, concurrency: 8, ...options };
+/** Creates the program at `command`. Throws a fault unless it is a regular, executable file that only its owner may write. */
+export const createCommand = (options: CommandSettings): SignerCommand => {
+  const settings = { path, timeoutMs: 30_000, clock: systemClock, concurrency: 8, ...options };
   const slots = createQueuedSlots(settings);
-  const fault = () => executableFault(options.command);
+  const fault = () => executableFault(options);
   const checkExecutable = () => {
     const found = fault();
-    if (found !== undefined) throw new SignerFault(found);
+    if (found !== undefined) throw new options.Fault(found);
   };
   checkExecutable();
   const stdio = createStdio();
@@ -50,27 +57,32 @@ export const createSignerCommand = (options: SignerCommandOptions): SignerComman
   };
 };
 
-const executableFault = (path: string): string | undefined => {
+const executableFault = ({
+  command,
+  name,
+}: Pick<CommandSettings, "command" | "name">): string | undefined => {
   try {
-    const status = statSync(path);
-    if (!status.isFile()) return "the signer command is not a regular file";
+    const status = statSync(command);
+    if (!status.isFile()) return `the ${name} is not a regular file`;
     if ((status.mode & 0o022) !== 0)
-      return "the signer command may be written by group or world; chmod it to 0755";
-    accessSync(path, constants.X_OK);
+      return `the ${name} may be written by group or world; chmod it to 0755`;
+    accessSync(command, constants.X_OK);
     return undefined;
   } catch (error) {
     const code = errorCode(error);
-    if (code === "EACCES") return "the signer command is not executable";
-    return "the signer command cannot be found; it is one path, without arguments";
+    if (code === "EACCES") return `the ${name} is not executable`;
+    return `the ${name} cannot be found; it is one path, without arguments`;
   }
 };
 
 /** Runs at most `concurrency` at a time, the others in their order; rejects work that acquires no slot within `timeoutMs`. */
 const createQueuedSlots = ({
+  name,
+  Fault,
   concurrency,
   timeoutMs,
   clock,
-}: Pick<Required<SignerCommandOptions>, "concurrency" | "timeoutMs" | "clock">) => {
+}: Omit<Required<CommandSettings>, "command" | "path" | "log">) => {
   const waiting = new Set<() => void>();
   let free = concurrency;
   const slot = (): Promise<void> =>
@@ -83,8 +95,8 @@ const createQueuedSlots = ({
       const cancel = callAfter(clock, timeoutMs, () => {
         if (waiting.delete(start))
           reject(
-            new SignerFault(
-              `all ${concurrency} signer processes were busy for ${timeoutMs / 1000} s`,
+            new Fault(
+              `all ${concurrency} runs of the ${name} took longer than ${timeoutMs / 1000} s`,
             ),
           );
       });
@@ -103,7 +115,7 @@ const createQueuedSlots = ({
   };
 };
 
-type SignerProcess = ChildProcessByStdio<Writable, Readable, Readable>;
+type CommandProcess = ChildProcessByStdio<Writable, Readable, Readable>;
 
 type Stdio = ["pipe", "pipe", "pipe", ...("ignore" | number)[]];
 
@@ -146,7 +158,7 @@ const isInherited = (descriptor: number): boolean => {
 };
 
 const runOnce = (
-  { command, path, log, timeoutMs, clock }: Required<SignerCommandOptions>,
+  { command, name, Fault, path, log, timeoutMs, clock }: Required<CommandSettings>,
   stdio: Stdio,
   request: string,
 ): Promise<Uint8Array> =>
@@ -157,13 +169,13 @@ const runOnce = (
       env: { PATH: path },
       detached: true,
       stdio,
-    }) as SignerProcess;
+    }) as CommandProcess;
     const stdout: Buffer[] = [];
     let stdoutBytes = 0;
     const stderr = keepHead(child.stderr, stderrBytesMax);
 
     let settled = false;
-    const settle = (fault: SignerFault | undefined) => {
+    const settle = (fault: Error | undefined) => {
       if (settled) return;
       settled = true;
       cancelTimeout();
@@ -171,33 +183,28 @@ const runOnce = (
       if (child.exitCode === null && child.signalCode === null) killGroup(child);
       for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
       const written = stderr();
-      if (written !== "")
-        log.warn({ signer_stderr: written }, "the signer command wrote to stderr");
+      if (written !== "") log.warn({ stderr: written }, `the ${name} wrote to stderr`);
       if (fault === undefined) resolve(Buffer.concat(stdout));
       else reject(fault);
     };
     const cancelTimeout = callAfter(clock, timeoutMs, () =>
-      settle(new SignerFault(`the signer command took longer than ${timeoutMs / 1000} s`)),
+      settle(new Fault(`the ${name} took longer than ${timeoutMs / 1000} s`)),
     );
     child.stdout.on("data", (chunk: Buffer) => {
       stdoutBytes += chunk.length;
       if (stdoutBytes <= stdoutBytesMax) stdout.push(chunk);
-      else settle(new SignerFault(`the signer command answered more than ${stdoutBytesMax} bytes`));
+      else settle(new Fault(`the ${name} answered more than ${stdoutBytesMax} bytes`));
     });
-    child.on("error", (cause) =>
-      settle(new SignerFault("the signer command could not be run", { cause })),
-    );
+    child.on("error", (cause) => settle(new Fault(`the ${name} could not be run`, { cause })));
     // A process that it left running may keep the pipes open. After that process is killed, the rest of the output is still read.
     child.on("exit", () => killGroup(child));
     child.on("close", (code, signal) => {
       if (code === 0) return settle(undefined);
       settle(
-        new SignerFault(
-          `the signer command ${signal === null ? `exited with ${code}` : `died of ${signal}`}`,
-        ),
+        new Fault(`the ${name} ${signal === null ? `exited with ${code}` : `died of ${signal}`}`),
       );
     });
-    // A program that closes stdin early may still return a good certificate.
+    // A program that closes stdin early may still answer.
     child.stdin.on("error", () => undefined);
     child.stdin.end(request);
   });
@@ -213,7 +220,7 @@ const keepHead = (stream: Readable, bytesMax: number): (() => string) => {
   return () => head.toString("utf8").trim();
 };
 
-const killGroup = ({ pid }: SignerProcess): void => {
+const killGroup = ({ pid }: CommandProcess): void => {
   if (pid === undefined) return;
   try {
     process.kill(-pid, "SIGKILL");
