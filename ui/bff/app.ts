@@ -25,9 +25,10 @@ import { isNavigation, showRefusal } from "./refusal-page.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
 import { createSessions } from "./session.ts";
 import { callbackPath } from "./sign-in/authorization-code.ts";
+import { backchannelLogoutPath } from "./sign-in/backchannel-logout.ts";
 import { authorizePath, devicePath } from "./sign-in/fresh-sign-in.ts";
 import { findPersonBySubject } from "./sign-in/people.ts";
-import { backchannelLogoutPath, createSignIn } from "./sign-in/routes.ts";
+import { createSignIn } from "./sign-in/routes.ts";
 import { createSessionRoute, createSignedIn } from "./signed-in.ts";
 import type { Web } from "./web.ts";
 

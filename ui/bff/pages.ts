@@ -6,7 +6,8 @@ import { queryOf } from "./read-request.ts";
 import type { PageLinks, WebContext, WebEnv } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { localPath } from "./sign-in/local-path.ts";
-import { isProviderReturn, loginPath } from "./sign-in/routes.ts";
+import { isProviderReturn } from "./sign-in/provider-sign-out.ts";
+import { loginPath } from "./sign-in/routes.ts";
 import type { Web } from "./web.ts";
 
 /** Paths of the build that are public: never the manifest, hidden files or the application's page. */

@@ -6,7 +6,7 @@ import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
 import { consentPath, redemptionOf } from "#tests/support/consent-request.ts";
 import { useTestWeb } from "#tests/support/web.ts";
 import { createProvider } from "./provider.ts";
-import { createProviderSignOut } from "./routes.ts";
+import { createProviderSignOut } from "./provider-sign-out.ts";
 
 /* Signing out at web and at a real identity provider: each ends the session of the other. */
 

@@ -1,157 +1,30 @@
 import { html } from "hono/html";
-import { errors } from "jose";
-import * as v from "valibot";
-import type { Entropy } from "#kit/entropy.ts";
+import { rfc3339 } from "#kit/clock.ts";
 import { formMediaType } from "#kit/form.ts";
-import type { WebConfig } from "../config.ts";
-import { createCookie, randomToken, type WebCookie } from "../cookies.ts";
 import type { CoreClient } from "../core-client.ts";
-import { createRefusalLimit, type RefusalLimit } from "../limit-address.ts";
+import { createRefusalLimit } from "../limit-address.ts";
 import { product, showCard } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
-import { bodyMediaTypeOf, queryOf, readForm } from "../read-request.ts";
-import { type Handler, setCookies, type WebContext } from "../request.ts";
+import { bodyMediaTypeOf, queryOf } from "../read-request.ts";
+import { setCookies, type WebContext } from "../request.ts";
 import type { Sessions, WebSession } from "../session.ts";
 import type { Web } from "../web.ts";
 import { createAttempts } from "./attempt.ts";
 import { createAuthorizationCode } from "./authorization-code.ts";
+import { createBackchannelLogout } from "./backchannel-logout.ts";
 import { createExchanges, createGate } from "./complete.ts";
 import { maxAgeSeconds, needsFreshSignIn } from "./fresh-sign-in.ts";
 import { localPath } from "./local-path.ts";
-import { createProvider, type Provider, ProviderUnavailable } from "./provider.ts";
+import { createProvider } from "./provider.ts";
+import { createProviderSignOut } from "./provider-sign-out.ts";
 import { type RefusalPart, type RefusalReason, SignInRefusal } from "./refusal.ts";
-import { createReportSignOut, type ReportSignOut } from "./sign-outs.ts";
+import { createReportSignOut } from "./sign-outs.ts";
 
 interface SignInParts {
   sessions: Sessions;
   core: CoreClient;
   isStopping(): boolean;
 }
-
-/** Browsers drop a cookie over 4 KiB: web does not keep a longer id_token, so the provider asks who signs out. */
-const idTokenLengthMax = 3800;
-const stateTtlSeconds = 600;
-
-/** The path that the provider redirects to; registered there under the origin of `WEBAUTH_URL`. */
-const returnPath = "/login";
-
-/**
- * Creates the sign-out at the identity provider as well (OpenID Connect RP-Initiated Logout 1.0). Only the browser stores the id_token, and
- * sends it only with the sign-out.
- */
-export const createProviderSignOut = (
-  config: WebConfig,
-  { provider, entropy }: { provider: Provider; entropy: Entropy },
-) => {
-  const { origin, sessionTtlSeconds: ttlSeconds, identityProvider } = config;
-  // Not for `/`: it would be sent with every request. Another host can set it, but the provider verifies the hint.
-  const hint = createCookie(config, { name: "svc_id_token", path: "/api/auth/logout", ttlSeconds });
-  const returned = returnCookie(config);
-  return {
-    /** Returns the `Set-Cookie` header that keeps an id_token for the sign-out, in place of the one before. */
-    keep: (idToken: string): string =>
-      idToken.length > idTokenLengthMax ? hint.clear() : hint.set(idToken),
-    /** Returns where to send the browser, and its `Set-Cookie` headers. Null if the provider has no such endpoint, or does not answer. */
-    begin: async (cookieHeader: string | undefined) => {
-      const endpoint = await provider.metadata().then(
-        ({ endSessionEndpoint }) => endSessionEndpoint,
-        () => null,
-      );
-      if (endpoint === null) return null;
-      const url = new URL(endpoint);
-      const idToken = hint.read(cookieHeader);
-      const state = randomToken(entropy);
-      if (idToken === null) url.searchParams.set("client_id", identityProvider.clientId);
-      else url.searchParams.set("id_token_hint", idToken);
-      url.searchParams.set("post_logout_redirect_uri", `${origin}${returnPath}`);
-      url.searchParams.set("state", state);
-      return { url, cookies: [hint.clear(), returned.set(state)] };
-    },
-  };
-};
-
-const returnCookie = (config: Pick<WebConfig, "secure">): WebCookie =>
-  createCookie(config, { name: "svc_sign_out", path: returnPath, ttlSeconds: stateTtlSeconds });
-
-/** Reports whether the provider redirected this browser here after the sign-out that it began. */
-export const isProviderReturn = (
-  config: Pick<WebConfig, "secure">,
-  { state, cookieHeader }: { state: string | null; cookieHeader: string | undefined },
-): boolean => state !== null && returnCookie(config).read(cookieHeader) === state;
-
-/** The path of the back-channel logout URI, registered at the provider under the origin of `WEBAUTH_URL`. */
-export const backchannelLogoutPath = "/api/auth/backchannel-logout";
-
-/**
- * Creates the handler of logout tokens (OpenID Connect Back-Channel Logout 1.0): 200 once core has ended the sessions, also if there were
- * none, and for the same token again. Throws 400 `logout_token_invalid` and `logout_token_replayed`, and 429 `rate_limited` for an address
- * after too many of them.
- */
-const createBackchannelLogout =
-  (
-    { config, clock, log }: Pick<Web, "config" | "clock" | "log">,
-    parts: {
-      provider: Provider;
-      core: CoreClient;
-      refusals: RefusalLimit;
-      reportSignOut: ReportSignOut;
-    },
-  ): Handler =>
-  async (c) => {
-    const { provider, core, refusals, reportSignOut } = parts;
-    const requestId = c.get("requestId");
-    const remoteAddress = c.get("remoteAddress");
-    const refuse = (
-      code: "logout_token_invalid" | "logout_token_replayed",
-      description?: string,
-      cause?: unknown,
-    ) => {
-      // Only a rejected token counts: the provider may share the address of an attacker.
-      refusals.check(remoteAddress);
-      refusals.recordRefusal(remoteAddress);
-      log.warn({ request_id: requestId, code, err: cause }, "logout token refused");
-      return new WebProblem(code, {
-        // The members of RFC 6749 (5.2), which providers read.
-        extensions: { error: "invalid_request", error_description: description ?? code },
-        ...(description === undefined ? {} : { detail: description }),
-      });
-    };
-    const { logout_token: token = "" } = await readForm(c);
-    const logout = await provider.loggedOutBy(token).catch((cause: unknown) => {
-      if (cause instanceof ProviderUnavailable)
-        throw new WebProblem("identity_provider_unavailable", { cause });
-      throw refuse("logout_token_invalid", faultOf(cause), cause);
-    });
-    const expiresAt = clock.now() / 1000 + config.sessionTtlSeconds;
-    const { jti, subject } = logout;
-    const body = {
-      jti,
-      subject,
-      provider_session_id: logout.providerSessionId,
-      expires_at: timestampOf(logout.expiresAt),
-      remote_addr: remoteAddress,
-    };
-    const record = async () =>
-      (await core.report("provider-logouts", body, { requestId, accepts: [409] })).ok;
-    if (!(await reportSignOut(record, { key: `token ${jti}`, requestId, expiresAt })))
-      throw refuse("logout_token_replayed");
-    log.info({ request_id: requestId }, "signed out by the identity provider");
-    return c.body(null, 200);
-  };
-
-/** Returns seconds since the Unix epoch as a timestamp. */
-const timestampOf = (seconds: number) => new Date(seconds * 1000).toISOString();
-
-/** Describes the fault of a token without quoting it. */
-const faultOf = (cause: unknown): string => {
-  if (cause instanceof errors.JWTClaimValidationFailed || cause instanceof errors.JWTExpired)
-    return `The logout token's claim ${cause.claim} is not valid`;
-  if (v.isValiError(cause))
-    return `The logout token's claim ${v.getDotPath(cause.issues[0])} is not valid`;
-  if (cause instanceof errors.JOSEError)
-    return "The logout token is not signed by the identity provider";
-  return `The logout token names ${cause instanceof Error ? cause.message : "nobody"}`;
-};
 
 /** Creates the sign-in with `IDP_ISSUER`. A refusal redirects to `/login` with the reason and the request id. */
 export const createSignIn = (web: Web, { sessions, core, isStopping }: SignInParts) => {
@@ -238,7 +111,7 @@ export const createSignIn = (web: Web, { sessions, core, isStopping }: SignInPar
           remote_addr: c.get("remoteAddress"),
           session: {
             id: session.id,
-            expires_at: timestampOf(session.expiresAt),
+            expires_at: rfc3339(session.expiresAt * 1000),
             provider_session_id: providerSessionId,
           },
         };
@@ -276,7 +149,7 @@ export const createSignIn = (web: Web, { sessions, core, isStopping }: SignInPar
           ...session.replaced.map((replaced) => ({ ...session, ...replaced })),
         ];
         const report = ({ id, userId, expiresAt }: WebSession) => {
-          const expires_at = timestampOf(expiresAt);
+          const expires_at = rfc3339(expiresAt * 1000);
           const body = { session_id: id, user_id: userId, expires_at, remote_addr };
           const record = () => core.report("sign-outs", body, { requestId });
           return reportSignOut(record, { key: id, requestId, expiresAt });
