@@ -1,6 +1,6 @@
 import { Counter, Gauge, Registry } from "prom-client";
 import type { DeliveryObserver } from "./create-delivery.ts";
-import type { PumpOptions } from "./run-export.ts";
+import type { PumpOptions } from "./pump-chunks.ts";
 
 /** The metrics of an exporter, and what they observe. */
 export type ExportMetrics = ReturnType<typeof createExportMetrics>;

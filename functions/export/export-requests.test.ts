@@ -8,13 +8,13 @@ import { runsOf } from "#tests/support/is-slow.ts";
 import { spansOf, traceRequest } from "#tests/support/otlp.ts";
 import { logRecordsOf } from "#tests/support/otlp-backend.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
-import { createSuspects } from "./create-delivery.ts";
 import {
-  type Apartness,
   attestResources,
+  createSuspects,
   cutRequests,
   encodeRequest,
   hostIdentityKey,
+  type Isolation,
 } from "./export-requests.ts";
 
 const envelope = (some: Partial<StoredEnvelope>) => ({
@@ -206,22 +206,20 @@ describe("requests", () => {
 
   it("are kept apart for hosts of which the backend has rejected items", () => {
     const hosts = ["a", "b", "b", "c", "a"].map((hostId) => envelope({ hostId }));
-    const cut = (apart: Record<string, Apartness>) =>
-      cutRequests(hosts, { ...all, apartOf: (hostId) => apart[hostId] ?? "no" }).map(
+    const cut = (isolation: Record<string, Isolation>) =>
+      cutRequests(hosts, { ...all, isolationOf: (hostId) => isolation[hostId] ?? "none" }).map(
         ({ envelopes }) => envelopes.map(({ hostId }) => hostId).join(""),
       );
     expect(cut({})).toEqual(["abbca"]);
     expect(cut({ b: "host" })).toEqual(["a", "bb", "ca"]);
     expect(cut({ b: "envelope" })).toEqual(["a", "b", "b", "ca"]);
     const suspects = createSuspects();
-    const note = (some: readonly StoredEnvelope[]) =>
-      suspects.note({ signal: "logs", items: 1, message: "", envelopes: some });
-    note(hosts.slice(0, 2));
-    expect(["a", "b", "c"].map(suspects.apartOf)).toEqual(["host", "host", "no"]);
-    note(hosts.slice(1, 3));
-    expect(["a", "b", "c"].map(suspects.apartOf)).toEqual(["host", "envelope", "no"]);
-    for (let sent = 0; sent < 1_000; sent++) suspects.apartOf("b");
-    expect(suspects.apartOf("b")).toBe("no");
+    suspects.note({ envelopes: hosts.slice(0, 2) });
+    expect(["a", "b", "c"].map(suspects.isolationOf)).toEqual(["host", "host", "none"]);
+    suspects.note({ envelopes: hosts.slice(1, 3) });
+    expect(["a", "b", "c"].map(suspects.isolationOf)).toEqual(["host", "envelope", "none"]);
+    for (let sent = 0; sent < 1_000; sent++) suspects.isolationOf("b");
+    expect(suspects.isolationOf("b")).toBe("none");
   });
 
   it("keep a payload that is cut off from those of other hosts", () => {

@@ -26,11 +26,11 @@ export interface RequestLimits {
   /** Whether each resource gets the identity of its host. */
   isAttested: boolean;
   /** How the envelopes of a host are separated from others, so that a rejection can be attributed. */
-  apartOf?: (hostId: string) => Apartness;
+  isolationOf?: (hostId: string) => Isolation;
 }
 
 /** Whether envelopes share requests with those of other hosts, with those of their own host, or with none. */
-export type Apartness = "no" | "host" | "envelope";
+export type Isolation = "none" | "host" | "envelope";
 
 /** The kinds whose payload is an OTLP request (docs/protocol.md). Lines, and unknown kinds, become log records. */
 const otlpSignals: ReadonlyMap<string, ExportSignal> = new Map([
@@ -55,7 +55,7 @@ const isWhole = ({ payload }: StoredEnvelope) => {
  */
 export const cutRequests = (
   envelopes: Iterable<StoredEnvelope>,
-  { bytesMax, signals, apartOf = () => "no" }: RequestLimits,
+  { bytesMax, signals, isolationOf = () => "none" }: RequestLimits,
 ): ExportRequest[] => {
   const requests: ExportRequest[] = [];
   const open = new Map<
@@ -66,14 +66,14 @@ export const cutRequests = (
     const otlp = otlpSignals.get(envelope.kind);
     const signal = otlp ?? "logs";
     if (!signals.includes(signal)) continue;
-    const apart = apartOf(envelope.hostId);
-    if (apart === "envelope" || (otlp && !isWhole(envelope))) {
+    const isolation = isolationOf(envelope.hostId);
+    if (isolation === "envelope" || (otlp && !isWhole(envelope))) {
       open.delete(signal);
       requests.push({ signal, envelopes: [envelope] });
       continue;
     }
     let request = open.get(signal);
-    const onlyHost = apart === "host" ? envelope.hostId : null;
+    const onlyHost = isolation === "host" ? envelope.hostId : null;
     if (
       !request ||
       request.onlyHost !== onlyHost ||
@@ -88,6 +88,36 @@ export const cutRequests = (
     request.bytes += envelope.payload.length + 128;
   }
   return requests;
+};
+
+/** How many envelopes of a host are isolated after one that was rejected in part. */
+const envelopesIsolated = 1_000;
+const hostsMax = 10_000;
+
+/**
+ * Narrows down who sends what a backend rejects: an accepted request does not say which of its items were not, and must not be sent again. The
+ * hosts of such a request are isolated from others for a while, and one that is then alone in such a request has each envelope alone.
+ */
+export const createSuspects = () => {
+  const suspects = new Map<string, { isolation: Isolation; left: number }>();
+  return {
+    isolationOf(hostId: string): Isolation {
+      const suspect = suspects.get(hostId);
+      if (suspect === undefined) return "none";
+      suspect.left -= 1;
+      if (suspect.left <= 0) suspects.delete(hostId);
+      return suspect.isolation;
+    },
+    note({ envelopes }: Pick<ExportRequest, "envelopes">): void {
+      const hosts = new Set(envelopes.map(({ hostId }) => hostId));
+      for (const hostId of hosts)
+        if (suspects.size < hostsMax)
+          suspects.set(hostId, {
+            isolation: hosts.size === 1 ? "envelope" : "host",
+            left: envelopesIsolated,
+          });
+    },
+  };
 };
 
 /** The resource attribute with the identity of the certificate that sent the telemetry. */

@@ -4,7 +4,7 @@ import { expect, it, onTestFinished } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { noOutcome } from "../store/export/positions.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
-import { type PumpOptions, pumpChunks } from "./run-export.ts";
+import { type PumpOptions, pumpChunks } from "./pump-chunks.ts";
 import type { ExportChunk } from "./source.ts";
 
 const chunkOf = (...hostIds: string[]): ExportChunk => ({

@@ -9,7 +9,7 @@ import {
   noOutcome,
 } from "../store/export/positions.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
-import { createDeadLetterLimit, type DeadLetterLimitOptions } from "./create-delivery.ts";
+import { createDeadLetterLimit, type DeadLetterLimitOptions } from "./dead-letter-limit.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 import { createPace } from "./pace.ts";
 import { type RetryOptions, retryDeadLetters } from "./retry-dead-letters.ts";
