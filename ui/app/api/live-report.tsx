@@ -96,6 +96,9 @@ export interface LiveReport<Value> {
   refresh(): void;
 }
 
+/** The interval of a report that is requested once, and again only by `refresh`. */
+export const neverMs = Number.POSITIVE_INFINITY;
+
 /** Longer than any request takes while the machine is awake. */
 const requestMsMax = 12_000;
 
@@ -163,6 +166,7 @@ export const createReport = <Schema extends v.GenericSchema>({
   const schedule = () => {
     clearTimeout(timer);
     if (paused() || document.visibilityState === "hidden" || inFlight !== undefined) return;
+    if (everyMs() === neverMs) return;
     timer = setTimeout(() => void request(), Math.max(0, everyMs() - msSince(endedAt)));
   };
 

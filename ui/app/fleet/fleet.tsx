@@ -3,7 +3,7 @@ import { createMemo, createSignal, Match, Show, Switch } from "solid-js";
 import { FleetFacets } from "#proto/fleet-health/facets.ts";
 import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
 import { FleetHealthReport } from "#proto/fleet-health/report.ts";
-import { createReport, UpdatesProvider } from "../api/live-report.tsx";
+import { createReport, neverMs, UpdatesProvider } from "../api/live-report.tsx";
 import { createShortcuts } from "../browser/shortcuts.ts";
 import { FleetSentence } from "../completeness/fleet-sentence.tsx";
 import { Banner, lazyPart } from "../design/report-parts.tsx";
@@ -35,8 +35,6 @@ import {
 
 /** The same for the table and the charts, so that figures side by side have one age. */
 const refreshIntervalMs = 10_000;
-/** The past does not change. */
-const pastIntervalMs = 86_400_000;
 
 const RowDrawer = lazyPart(
   "The details",
@@ -132,7 +130,8 @@ const createView = () => {
   const [paused, setPaused] = createSignal(false);
   const view = createMemo(() => parseView(location.search));
   const options = {
-    intervalMs: () => (view().at === undefined ? refreshIntervalMs : pastIntervalMs),
+    // The past does not change.
+    intervalMs: () => (view().at === undefined ? refreshIntervalMs : neverMs),
     paused,
     showsAge: true,
   };

@@ -5,7 +5,7 @@ import { parseDuration, writeDuration } from "#proto/fleet-health/query-language
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { Watch, WatchDetail, WatchList } from "#proto/watch/watch.ts";
 import { type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
-import { createReport } from "../api/live-report.tsx";
+import { createReport, neverMs } from "../api/live-report.tsx";
 import { Loaded, Section } from "../design/report-parts.tsx";
 import { parseView } from "../fleet/view/view-state.ts";
 import { plainText } from "../format/format.ts";
@@ -45,9 +45,6 @@ export const NewWatchPage = () => {
   );
 };
 
-/** Only a conflict reads the watch again: nothing changes while somebody types. */
-const readAgainMs = 86_400_000;
-
 /** `/watches/{id}/change`: the forms that silence, change, test and delete a watch. */
 export const ChangeWatchPage = () => (
   <RequiresScope scope="admin">
@@ -55,7 +52,8 @@ export const ChangeWatchPage = () => (
       noun="watch"
       allPath="/watches"
       schema={WatchDetail}
-      intervalMs={readAgainMs}
+      // Only a conflict reads the watch again: nothing changes while somebody types.
+      intervalMs={neverMs}
       titleOf={({ name }) => plainText(name)}
     >
       {(known, report) => <WatchForms watch={known()} onConflict={report.refresh} />}

@@ -1,7 +1,7 @@
 import * as Dialog from "@kobalte/core/dialog";
 import { Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "#proto/fleet-health/host.ts";
-import { createReport, type LiveReport, useUpdates } from "#ui/app/api/live-report.tsx";
+import { createReport, type LiveReport, neverMs, useUpdates } from "#ui/app/api/live-report.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
 import { LoadFailure, Loading, OldNotice } from "#ui/app/design/report-parts.tsx";
 import { plainName } from "#ui/app/format/format.ts";
@@ -10,8 +10,6 @@ import { hostPath } from "../view/view-state.ts";
 import { Detail, HostName } from "./detail.tsx";
 
 const detailIntervalMs = 10_000;
-/** The past does not change. */
-const pastIntervalMs = 86_400_000;
 
 /**
  * The overlay blocks pointer, wheel and touch. The dialog would block them with inherited styles on the document, which restyle and
@@ -33,7 +31,7 @@ export const RowDrawer = (props: {
   const report = createReport({
     schema: FleetHealthDetail,
     path: () => (props.id === undefined ? undefined : hostPath(props.id, props)),
-    intervalMs: () => (props.at === undefined ? detailIntervalMs : pastIntervalMs),
+    intervalMs: () => (props.at === undefined ? detailIntervalMs : neverMs),
     paused: useUpdates().paused,
     showsAge: true,
   });
