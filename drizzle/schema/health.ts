@@ -1,3 +1,4 @@
+import type { renewalStatuses } from "#proto/management/heartbeat.ts";
 import {
   everyNumber,
   type NumberColumn,
@@ -8,7 +9,7 @@ import { boolean, counter, integer, nullable, table, text, timestamp, uuid } fro
 import { certificate, collectorIdentity } from "./enrollment.ts";
 
 /** The renewal status that a collector reports. */
-export type RenewalStatus = "not_configured" | "ok" | "due" | "retrying" | "failed";
+export type RenewalStatus = (typeof renewalStatuses)[number];
 
 /** With a default where a previous core on this schema does not write the column; null while the number is not known. */
 const numberColumn = ({ column, absent }: ReportedNumber): ReturnType<typeof nullable.counter> => {

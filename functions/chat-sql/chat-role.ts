@@ -188,7 +188,7 @@ const findPublicGrants = async (db: Executor): Promise<string[]> => {
 const revokePublicGrants = async (transaction: Executor, chatRole: string) => {
   const { group, isNew } = await ensurePublicRole(transaction);
   // In a restored or copied database PUBLIC lacks these grants, and the group that has them is another database's.
-  if (isNew) await transaction.execute(sql.raw(grantTakenTo(group)));
+  if (isNew) await transaction.execute(sql.raw(grantRevokedTo(group)));
   const found = await readRows(transaction, publicGrant, publicGrants);
   for (const [what, grants] of Map.groupBy(
     found,
@@ -207,14 +207,14 @@ const revokePublicGrants = async (transaction: Executor, chatRole: string) => {
 };
 
 /** Another version of PostgreSQL may lack an object, and the database may have been renamed. */
-const grantTakenTo = (group: string) => `do $$
-  declare taken record;
+const grantRevokedTo = (group: string) => `do $$
+  declare revoked record;
   begin
-    for taken in select kind, privilege, case kind when 'database' then quote_ident(current_database()) else object end as object
+    for revoked in select kind, privilege, case kind when 'database' then quote_ident(current_database()) else object end as object
       from chat_revoked_grant
     loop
       begin
-        execute format('grant %s on %s %s to ${group}', taken.privilege, taken.kind, taken.object);
+        execute format('grant %s on %s %s to ${group}', revoked.privilege, revoked.kind, revoked.object);
       exception when undefined_function or undefined_table or undefined_column or undefined_object then null;
       end;
     end loop;

@@ -8,6 +8,7 @@ import {
   fleetConditions,
   fleetStates,
 } from "#proto/fleet-health/vocabulary.ts";
+import { renewalStatuses } from "#proto/management/heartbeat.ts";
 import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
 import { watchStates } from "#proto/watch/vocabulary.ts";
 import { watchEventKinds } from "#proto/watch/watch.ts";
@@ -59,8 +60,6 @@ const hashes = {
     "SHA-256 of the newest config under which the collector worked.",
   ),
 };
-
-const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"];
 
 /** The columns of each relation, in their order. */
 export const relationColumns = {

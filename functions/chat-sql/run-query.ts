@@ -189,7 +189,7 @@ const readResultValue = (oid: number, text: string): unknown => {
     case 3802:
       return JSON.parse(text);
     case 1184:
-      return timestampOf(text);
+      return rfc3339Of(text);
     default: {
       const element = elementTypes[oid];
       return element === undefined ? text : arrayOf(text, element);
@@ -207,7 +207,7 @@ const numberOf = (text: string): number | string => {
 };
 
 /** RFC 3339 in UTC; `infinity` and years that it cannot express stay as they are. */
-const timestampOf = (text: string): string => {
+const rfc3339Of = (text: string): string => {
   const [matched, day, time, fraction = ""] =
     /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)?\+00$/.exec(text) ?? [];
   return matched === undefined ? text : `${day}T${time}${fraction}Z`;

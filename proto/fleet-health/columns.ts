@@ -1,6 +1,6 @@
 /**
- * The columns of a host, each described once: the row of the report, its schema, the types of its statement, its view and the CSV exports
- * take from here what they need. CONTRIBUTING.md says how to add one.
+ * The columns of a host, each described once: the row of the report, its schema, its view, the CSV exports and the
+ * types of the chat take from here what they need. CONTRIBUTING.md says how to add one.
  */
 import * as v from "valibot";
 import { mapValues } from "#kit/map-values.ts";

@@ -85,6 +85,8 @@ export interface DescribedPart extends Known {
   /** A term of the query language with an example of its value; empty for text, which stands by itself. */
   readonly term: string;
   readonly meaning: string;
+  /** The part whose hosts it excludes. */
+  readonly negates?: PositivePart;
 }
 
 type Thresholds = Pick<FleetThresholdsView, "stale_after_seconds" | "forwarding_seconds">;
@@ -378,7 +380,10 @@ export const filterParts = Object.fromEntries(
     const part = camelCase(name);
     const { parameter = name } = definition;
     const positive = [part, { ...definition, parameter }];
-    const negated = [nameNegated(part), { ...definition, parameter: `not_${parameter}` }];
+    const negated = [
+      nameNegated(part),
+      { ...definition, parameter: `not_${parameter}`, negates: part },
+    ];
     return part === "states" ? [positive] : [positive, negated];
   }),
 ) as Parts;
@@ -407,14 +412,16 @@ export const filterPartNames = Object.keys(filterParts) as FilterPart[];
 export const positivePartNames = Object.keys(definitions).map(camelCase) as PositivePart[];
 
 /** Returns the negated part of a part; undefined for states. */
-export const negatedPart = (part: PositivePart): FilterPart | undefined => {
-  const negated = nameNegated(part);
-  return filterPartNames.find((name) => name === negated);
-};
+export const negatedPart = (part: PositivePart): FilterPart | undefined =>
+  filterPartNames.find((name) => partNegatedBy(name) === part);
+
+/** Returns the part that a negated part negates; undefined for others. */
+export const partNegatedBy = (part: FilterPart): PositivePart | undefined =>
+  (filterParts[part] as DescribedPart).negates;
 
 /** Reports whether the number of a part is a lower bound, as in its term `hb>10m`. That of the negated part is an upper one. */
 export const isLowerBound = (part: FilterPart): boolean =>
-  filterParts[part].term.includes(">") !== part.startsWith("not");
+  filterParts[part].term.includes(">") === (partNegatedBy(part) === undefined);
 
 /** The query parameters of a filter, as entries of a schema. */
 export const fleetFilterFields = {
@@ -491,9 +498,7 @@ export const exportFilters: Readonly<Record<ExportKind, FleetFilter>> = {
   config_drift: { drift: ["drifted", "on_last_known_good"] },
 };
 
-/** The fleet at a past time: the parameter `at`, and the filters without history. */
-
-/** The query parameter `at`. */
+/** The query parameter `at`: the fleet at a past time. */
 export const PastTime = v.pipe(
   v.string("must be given once"),
   v.check(

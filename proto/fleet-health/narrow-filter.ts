@@ -5,6 +5,7 @@ import {
   type FilterPart,
   type FleetFilter,
   isLowerBound,
+  partNegatedBy,
 } from "./filter.ts";
 
 /** The parts of which a host may have several values, so that neither of two lists need be the narrower one. */
@@ -37,7 +38,7 @@ const bothLists = (part: FilterPart, some: Values, more: Values): Values => {
   const all = [...new Set([...some, ...more])].toSorted();
   if (part === "label") return bothLabels(all, [some, more]);
   // A host must match every value of these, and none of a negated part.
-  if (conjunctiveParts.has(part) || part.startsWith("not")) return all;
+  if (conjunctiveParts.has(part) || partNegatedBy(part) !== undefined) return all;
   if (part === "expires")
     return some.flatMap((one) => more.flatMap((other) => commonRange(one, other)));
   const common = some.filter((each) => more.includes(each));

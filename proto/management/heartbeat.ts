@@ -18,7 +18,8 @@ import { ProofFields } from "./proof.ts";
 import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
 
 /** The status of the collector's renewal; `failed` stays until an operator acts. */
-const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
+/** The statuses of the certificate renewal. */
+export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
 
 /** The most configuration errors, and the most conditions, that core stores of a heartbeat. */
 const reportedMax = 20;

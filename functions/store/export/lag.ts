@@ -1,6 +1,14 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database, Executor } from "../database/database.ts";
-import { orNull, type RowOf, readOne, readRow, readRows } from "../database/statements.ts";
+import {
+  asIs,
+  orNull,
+  type RowOf,
+  readOne,
+  readRow,
+  readRows,
+  readScalar,
+} from "../database/statements.ts";
 
 /** How far an export is behind. */
 export interface ExportLag {
@@ -105,10 +113,12 @@ export const countPendingOf = (
 
 /** Returns the planner's estimate of the rows of a query. */
 export const estimateRows = async (db: Executor, query: SQL): Promise<number> => {
-  const [explained] = await db.execute<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>(
+  const [explained] = await readScalar(
+    db,
+    asIs<[{ Plan: { "Plan Rows": number } }]>,
     sql`explain (format json) ${query}`,
   );
-  return explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0;
+  return explained.Plan["Plan Rows"];
 };
 
 /**

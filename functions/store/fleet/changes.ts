@@ -3,7 +3,17 @@ import { and, eq, gt, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { fleetChange, fleetChangeHour } from "#drizzle/schema/fleet-history.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { hasRows, listPage, type Paged, type PageRequest } from "../database/statements.ts";
+import {
+  asDate,
+  asIs,
+  hasRows,
+  listPage,
+  orNull,
+  type Paged,
+  type PageRequest,
+  readRows,
+  readScalar,
+} from "../database/statements.ts";
 import { timestampAt } from "./columns/expression.ts";
 
 /** A change, and its comparison once it has soaked. */
@@ -56,36 +66,40 @@ export const findChangesOfHour = async (
   hour: number,
 ): Promise<{ found: FoundChange[]; count: number }> => {
   const from = new Date(hour * hourMs);
-  const rows = await db.execute<
-    Omit<FoundChange, "beganAt" | "endedAt"> &
-      Record<"beganAt" | "endedAt", string> & { count: number }
-  >(sql`
-    select f.*, o.id as "openId", (count(*) over ())::int as count from (
-      select kind, name, from_value as "fromValue", to_value as "toValue", min(at) as "beganAt", max(at) as "endedAt",
-        count(distinct identity_id)::int as hosts
+  const rows = await readRows(
+    db,
+    {
+      kind: asIs<ChangeRow["kind"]>,
+      name: String,
+      fromValue: orNull(String),
+      toValue: orNull(String),
+      beganAt: asDate,
+      endedAt: asDate,
+      hosts: Number,
+      openId: orNull(String),
+      count: Number,
+    },
+    sql`
+    select f.*, o.id as open_id, count(*) over () as count from (
+      select kind, name, from_value, to_value, min(at) as began_at, max(at) as ended_at, count(distinct identity_id) as hosts
       from ${changesBetween(from, new Date(from.getTime() + hourMs - 1))} change group by 1, 2, 3, 4
     ) f left join lateral (
       select id from fleet_change where comparison is null and kind = f.kind and name = f.name
-        and from_value is not distinct from f."fromValue" and to_value is not distinct from f."toValue"
-        and ended_at >= f."beganAt" - interval '1 hour' and began_at >= f."endedAt" - interval '6 hours'
+        and from_value is not distinct from f.from_value and to_value is not distinct from f.to_value
+        and ended_at >= f.began_at - interval '1 hour' and began_at >= f.ended_at - interval '6 hours'
       order by id desc limit 1
     ) o on true
-    order by hosts desc, kind, name, "fromValue", "toValue" limit ${foundMax}`);
-  const found = rows.map(({ count: _, beganAt, endedAt, ...row }) => ({
-    ...row,
-    beganAt: new Date(beganAt),
-    endedAt: new Date(endedAt),
-  }));
+    order by hosts desc, kind, name, from_value, to_value limit ${foundMax}`,
+  );
+  const found = rows.map(({ count: _, ...row }) => row);
   return { found, count: rows[0]?.count ?? 0 };
 };
 
 /** Returns the last hour that was searched. Deletes those after `hour`, which a clock that was ahead has stored. */
 export const findLastHour = async (db: Executor, hour: number): Promise<number | undefined> => {
   await db.delete(fleetChangeHour).where(gt(fleetChangeHour.hour, hour));
-  const [row] = await db.execute<{ hour: number | null }>(
-    sql`select max(hour) as hour from fleet_change_hour`,
-  );
-  return row?.hour ?? undefined;
+  const last = await readScalar(db, orNull(Number), sql`select max(hour) from fleet_change_hour`);
+  return last ?? undefined;
 };
 
 /** Begins to search an hour. Returns false if a core has searched it; waits for a core that may be about to. */
@@ -100,12 +114,12 @@ export const refuseChanges = async (tx: Executor, hour: number, refused: number)
 };
 
 /** Counts the changes beyond the limits since an hour. */
-export const countRefused = async (db: Executor, hour: number): Promise<number> => {
-  const [row] = await db.execute<{ refused: number }>(
-    sql`select coalesce(sum(refused), 0)::int as refused from fleet_change_hour where hour >= ${hour}::int`,
+export const countRefused = (db: Executor, hour: number): Promise<number> =>
+  readScalar(
+    db,
+    Number,
+    sql`select coalesce(sum(refused), 0) from fleet_change_hour where hour >= ${hour}::int`,
   );
-  return row?.refused ?? 0;
-};
 
 /** Stores changes. */
 export const insertChanges = async (tx: Executor, rows: readonly ChangeRow[]): Promise<void> => {

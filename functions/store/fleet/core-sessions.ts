@@ -1,6 +1,7 @@
 /** Stores when cores could receive, by the database's clock, and when none could. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
+import { asDate, orNull, readRows, readScalar } from "../database/statements.ts";
 import { timestampAt } from "./columns/expression.ts";
 import type { Outage } from "./counted-time.ts";
 
@@ -54,22 +55,30 @@ export const extendSession = async (
   await tx.execute(
     sql`delete from core_session where received_until < ${at} - interval '1 day' * ${sessionDaysMax}::int`,
   );
-  const [older] = await tx.execute<{ exists: boolean }>(sql`select exists(select from core_session
-    where reads_stored_digests is not true and received_until > ${timestampAt(until, -gapMsMin / 1000)})`);
-  return { outage: beganAt && { beganAt, endedAt: from }, hasOlderCore: older?.exists ?? true };
+  const hasOlderCore = await readScalar(
+    tx,
+    Boolean,
+    sql`select exists(select from core_session
+    where reads_stored_digests is not true and received_until > ${timestampAt(until, -gapMsMin / 1000)})`,
+  );
+  return { outage: beganAt && { beganAt, endedAt: from }, hasOlderCore };
 };
 
 /** Returns since when no core could receive before `at`; undefined if one could. */
 const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
-  const [session] = await db.execute<{ until: string | null }>(
-    sql`select max(received_until) as until from core_session where received_until > ${timestampAt(at)} - interval '1 day' * ${sessionDaysMax}::int`,
+  const extended = await readScalar(
+    db,
+    orNull(asDate),
+    sql`select max(received_until) from core_session where received_until > ${timestampAt(at)} - interval '1 day' * ${sessionDaysMax}::int`,
   );
-  if (!session?.until || !isGap(new Date(session.until), at)) return undefined;
+  if (extended === null || !isGap(extended, at)) return undefined;
   // A core of a previous version extends no session, but stores heartbeats. Those that have just arrived do not end the outage earlier.
-  const [heard] = await db.execute<{ at: string | null }>(sql`
-    select max(last_heartbeat_at) as at from fleet_status where last_heartbeat_at < ${timestampAt(at, -gapMsMin / 1000)}`);
-  const until = [session.until, heard?.at].flatMap((text) => (text ? [Date.parse(text)] : []));
-  const beganAt = new Date(Math.max(...until));
+  const heard = await readScalar(
+    db,
+    orNull(asDate),
+    sql`select max(last_heartbeat_at) from fleet_status where last_heartbeat_at < ${timestampAt(at, -gapMsMin / 1000)}`,
+  );
+  const beganAt = new Date(Math.max(extended.getTime(), heard?.getTime() ?? 0));
   return isGap(beganAt, at) ? beganAt : undefined;
 };
 
@@ -77,17 +86,15 @@ const isGap = (from: Date, until: Date) => until.getTime() - from.getTime() > ga
 
 /** Finds the newest outages of a condition, oldest first. A session that continues through one shows that only the clock skipped it. */
 const readOutages = async (db: Executor, where: SQL) => {
-  const rows = await db.execute<{ began_at: string; ended_at: string; is_clock_skip: boolean }>(sql`
+  const outages = await readRows(
+    db,
+    { beganAt: asDate, endedAt: asDate, isClockSkip: Boolean },
+    sql`
       select began_at, ended_at, exists(
         select from core_session where started_at <= began_at and received_until >= ended_at) as is_clock_skip
-      from core_outage where ${where} order by ended_at desc limit ${outagesMax}`);
-  return rows
-    .map(({ began_at, ended_at, is_clock_skip: isClockSkip }) => ({
-      beganAt: new Date(began_at),
-      endedAt: new Date(ended_at),
-      isClockSkip,
-    }))
-    .toReversed();
+      from core_outage where ${where} order by ended_at desc limit ${outagesMax}`,
+  );
+  return outages.toReversed();
 };
 
 /** Finds the outages that had begun at a past time, oldest first: the last one has no end if it lasted then. */

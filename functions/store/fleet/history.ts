@@ -11,6 +11,17 @@ import { hourMs } from "#kit/clock.ts";
 import { type FleetState, factColumns, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
+import {
+  arrayLiteral,
+  asDate,
+  asIs,
+  hasRows,
+  orNull,
+  readOne,
+  readRows,
+  readScalar,
+  readScalars,
+} from "../database/statements.ts";
 import { never, timestampAt } from "./columns/expression.ts";
 import type { FleetThresholds } from "./conditions.ts";
 import type { Outage } from "./counted-time.ts";
@@ -112,28 +123,28 @@ export const silencesBefore = (
   ) silences`;
 
 /** Counts the changes and the ended silences of all hosts, each up to `max`. */
-export const countChanges = async (
+export const countChanges = (
   db: Executor,
   between: ChangedBetween,
   max: number,
 ): Promise<number> => {
   const counted = (table: string) =>
     sql`(select count(*) from (select from ${sql.identifier(table)} where ${endedBetween(between)} limit ${max}) ended)`;
-  const [row] = await db.execute<{ count: number }>(
-    sql`select (${counted("fleet_history")} + ${counted("fleet_connection")} + ${counted("fleet_silence")})::int as count`,
+  return readScalar(
+    db,
+    Number,
+    sql`select ${counted("fleet_history")} + ${counted("fleet_connection")} + ${counted("fleet_silence")}`,
   );
-  return row?.count ?? 0;
 };
 
 /** Finds every version and platform of these hosts, in one pass. */
-export const findPastNames = async (
-  db: Executor,
-  hosts: SQL,
-): Promise<{ versions: string[]; platforms: string[] }> => {
-  const [row] = await db.execute<Record<"versions" | "platforms", string[] | null>>(sql`
-    select json_agg(distinct version) as versions, json_agg(distinct platform) as platforms from ${hosts}`);
-  return { versions: row?.versions ?? [], platforms: row?.platforms ?? [] };
-};
+export const findPastNames = (db: Executor, hosts: SQL) =>
+  readOne(
+    db,
+    { versions: asIs<string[]>, platforms: asIs<string[]> },
+    sql`
+    select coalesce(json_agg(distinct version), '[]') as versions, coalesce(json_agg(distinct platform), '[]') as platforms from ${hosts}`,
+  );
 
 /** Stores the thresholds if they have changed; the first ones begin history. */
 export const recordThresholds = async (
@@ -153,19 +164,17 @@ export const findThresholdsAt = async (
   db: Executor,
   at: Date,
 ): Promise<FleetThresholds | undefined> => {
-  const [row] = await db.execute<{ thresholds: FleetThresholds }>(
+  const [thresholds] = await readScalars(
+    db,
+    asIs<FleetThresholds>,
     sql`select thresholds from fleet_threshold where from_at <= ${timestampAt(at)} order by from_at desc limit 1`,
   );
-  return row?.thresholds;
+  return thresholds;
 };
 
 /** Finds when history begins; null before the first thresholds are recorded. */
-export const findHistoryStart = async (db: Executor): Promise<Date | null> => {
-  const [row] = await db.execute<{ at: string | null }>(
-    sql`select min(from_at) as at from fleet_threshold`,
-  );
-  return row?.at ? new Date(row.at) : null;
-};
+export const findHistoryStart = (db: Executor): Promise<Date | null> =>
+  readScalar(db, orNull(asDate), sql`select min(from_at) from fleet_threshold`);
 
 /** Rows of a table that a statement deletes at most. */
 const deletedMax = 10_000;
@@ -208,12 +217,10 @@ export interface FleetSample {
 const slotOf = (at: Date): Date => new Date(at.getTime() - (at.getTime() % sampleMs));
 
 /** Whether these five minutes still lack a sample. */
-export const isSampleDue = async (db: Executor, now: Date): Promise<boolean> => {
-  const rows = await db.execute(
-    sql`select from fleet_sample where slot = ${timestampAt(slotOf(now))}`,
-  );
-  return rows.length === 0;
-};
+export const isSampleDue = async (db: Executor, now: Date): Promise<boolean> =>
+  !(await hasRows(
+    db.execute(sql`select from fleet_sample where slot = ${timestampAt(slotOf(now))}`),
+  ));
 
 /** Stores the counts of `at`, unless its five minutes have a sample. */
 export const addSample = async (
@@ -221,7 +228,7 @@ export const addSample = async (
   { needsAttention, byState }: Pick<FleetSummary, "needsAttention" | "byState">,
   at: Date,
 ): Promise<void> => {
-  const states = `{${fleetStates.map((state) => byState.get(state) ?? 0).join(",")}}`;
+  const states = arrayLiteral(fleetStates.map((state) => String(byState.get(state) ?? 0)));
   await db.execute(sql`insert into fleet_sample (slot, at, states, needs_attention)
     values (${timestampAt(slotOf(at))}, ${timestampAt(at)}, ${states}::int[], ${needsAttention}::int) on conflict do nothing`);
 };
@@ -231,24 +238,29 @@ export const findSamples = async (
   db: Executor,
   { from, to, stepMs }: { from: Date; to: Date; stepMs: number },
 ): Promise<FleetSample[]> => {
-  const rows = await db.execute<{ at: string; states: number[]; needs_attention: number }>(sql`
+  const rows = await readRows(
+    db,
+    { at: asDate, states: asIs<number[]>, needsAttention: Number },
+    sql`
     select distinct on (step) at, to_json(states) as states, needs_attention
     from (select *, floor(extract(epoch from slot) * 1000 / ${stepMs}::bigint) as step from fleet_sample) sample
-    where slot >= ${timestampAt(from)} and at <= ${timestampAt(to)} order by step, slot`);
-  return rows.map(({ at, states, needs_attention }) => ({
-    at: new Date(at),
-    needsAttention: needs_attention,
+    where slot >= ${timestampAt(from)} and at <= ${timestampAt(to)} order by step, slot`,
+  );
+  return rows.map(({ states, ...sample }) => ({
+    ...sample,
     byState: new Map(fleetStates.map((state, index) => [state, states[index] ?? 0])),
   }));
 };
 
 /** Finds the outages that touch a time, the oldest first. */
-export const findOutagesBetween = async (
+export const findOutagesBetween = (
   db: Executor,
   { from, to }: { from: Date; to: Date },
-): Promise<Pick<Outage, "beganAt" | "endedAt">[]> => {
-  const rows = await db.execute<Record<"began_at" | "ended_at", string>>(sql`
+): Promise<Pick<Outage, "beganAt" | "endedAt">[]> =>
+  readRows(
+    db,
+    { beganAt: asDate, endedAt: asDate },
+    sql`
     select began_at, ended_at from core_outage
-    where ended_at > ${timestampAt(from)} and began_at < ${timestampAt(to)} order by began_at limit 1000`);
-  return rows.map((row) => ({ beganAt: new Date(row.began_at), endedAt: new Date(row.ended_at) }));
-};
+    where ended_at > ${timestampAt(from)} and began_at < ${timestampAt(to)} order by began_at limit 1000`,
+  );

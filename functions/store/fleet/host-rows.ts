@@ -1,8 +1,7 @@
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
-import type * as v from "valibot";
 import type { Reenrollment } from "#drizzle/schema/enrollment.ts";
 import { dayMs } from "#kit/clock.ts";
-import { membersOfRow, type RowColumn, type rowColumns } from "#proto/fleet-health/columns.ts";
+import { membersOfRow } from "#proto/fleet-health/columns.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import {
   type ExportKind,
@@ -10,10 +9,23 @@ import {
   type FleetSort,
   fleetConditions,
   forwardings,
+  type troubles,
 } from "#proto/fleet-health/vocabulary.ts";
-import { everyNumber, sortedFigures } from "#proto/management/reported-numbers.ts";
+import {
+  everyNumber,
+  type NumberColumn,
+  sortedFigures,
+} from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, defineStatement, firstRow } from "../database/statements.ts";
+import {
+  arrayLiteral,
+  asIs,
+  defineStatement,
+  firstRow,
+  orNull,
+  type RowOf,
+  readRow,
+} from "../database/statements.ts";
 import { always, column, never, timestampAt } from "./columns/expression.ts";
 import {
   conditionPredicate,
@@ -41,60 +53,34 @@ import {
   type ViewedFleet,
 } from "./select-hosts.ts";
 
-type NameOf<Column, Name> = Column extends { column: infer Own } ? Own : Name;
-
-/** The columns of a member of the row: the names in SQL, and null where the group may be absent. */
-type ColumnsOf<Member, Name> = Member extends {
-  prefix: infer Prefix extends string;
-  columns: infer Columns;
-  absent: infer Absent;
-}
-  ? {
-      [Own in keyof Columns & string]: {
-        name: NameOf<Columns[Own], `${Prefix}${Own}`>;
-        column: Columns[Own];
-        absent: Absent extends "never" ? never : null;
-      };
-    }[keyof Columns & string]
-  : { name: Name; column: Member; absent: never };
-
-type NamedColumns = {
-  [Name in keyof typeof rowColumns]: ColumnsOf<(typeof rowColumns)[Name], Name>;
-}[keyof typeof rowColumns];
-
-/** What the driver returns of a column: times as text, 64-bit integers as decimal strings. */
-type Stored<Column> =
-  Column extends Pick<RowColumn, "sql" | "type">
-    ? Column["sql"] extends "timestamptz" | "bigint"
-      ? string | Extract<v.InferOutput<Column["type"]>, null>
-      : v.InferOutput<Column["type"]>
-    : never;
-
-type StoredColumns = {
-  [Each in NamedColumns as Each["name"]]: Stored<Each["column"]> | Each["absent"];
-};
-
-/** A collector as the driver returns it, with the facts that explain its conditions. */
-export type FleetRow = Omit<
-  StoredColumns,
-  "certificate_status" | "conditions" | "successor_status"
-> &
-  Record<`is_${FleetCondition}`, boolean> & {
-    revoked_at: string | null;
-    /** When revocation, expiry and the state `cert_expiring` begin; `-infinity` and `infinity` as in the table. */
-    revoked_from: string;
-    expired_from: string;
-    expiring_from: string;
+/**
+ * A collector as the driver returns it: every column of `rowColumns`, times as text and 64-bit integers as decimal strings. Has names for those
+ * that decide something, and for the facts that explain its conditions.
+ */
+export type FleetRow = Record<string, unknown> &
+  Record<`is_${FleetCondition}`, boolean> &
+  Record<"identity_id" | "identity" | "device_id" | "enrolled_at", string> &
+  Record<"certificate_not_after" | "certificate_issued_at", string> &
+  /** When revocation, expiry and the state `cert_expiring` begin; `-infinity` and `infinity` as in the table. */
+  Record<(typeof troubles.times)[number], string> &
+  Record<
+    | "last_heartbeat_at"
+    | "revoked_at"
+    | "certificate_revoked_at"
+    | "successor_not_after"
+    | "renewal_last_error"
+    | "config_error"
+    | "reported_conditions"
+    | "config_invalid_since"
+    | "queue_at_risk_since"
+    | "renewal_failed_since"
+    | "version_since"
+    | "gap_records_max"
+    | NumberColumn,
+    string | null
+  > & {
     certificate_status: "active" | "replaced" | "revoked";
-    certificate_issued_at: string;
-    certificate_revoked_at: string | null;
-    config_error: string | null;
-    reported_conditions: string | null;
     dropped_since_previous: boolean | null;
-    config_invalid_since: string | null;
-    queue_at_risk_since: string | null;
-    renewal_failed_since: string | null;
-    version_since: string | null;
   };
 
 /** Hours that began within this time count as `incomplete_hours`. */
@@ -171,10 +157,7 @@ const reportedColumns = sql.raw(
 );
 
 /** A row as it is selected: the enumerations by their index. */
-type SelectedRow = Omit<FleetRow, "state" | "forwarding"> & {
-  state_index: number;
-  forwarding_index: number;
-};
+type SelectedRow = FleetRow & Record<"state_index" | "forwarding_index", number>;
 
 /** One batch of an export, and the identity after which the next one begins; null after the last. */
 interface ExportedBatch {
@@ -308,22 +291,26 @@ const revokedBy = (table: SQL, at: SQLWrapper): SQL =>
 const sinceIf = (isFirst: SQL): SQL =>
   sql`case when f.condition_since > ${never} and ${isFirst} then f.condition_since end`;
 
+const background = {
+  policyId: String,
+  policyName: String,
+  reenrollment: asIs<Reenrollment>,
+  configErrors: orNull(asIs<string[]>),
+};
+
 /** The policy of a host, and every config error that its last heartbeat reported; null without a heartbeat. */
-export interface HostBackground extends Record<string, unknown> {
-  policyId: string;
-  policyName: string;
-  reenrollment: Reenrollment;
-  configErrors: string[] | null;
-}
+export type HostBackground = RowOf<typeof background>;
 
 /** Finds the background of a host. */
 export const findHostBackground = (
   db: Executor,
   identityId: string,
 ): Promise<HostBackground | undefined> =>
-  firstRow(
-    db.execute<HostBackground>(sql`
-    select p.id as "policyId", p.name as "policyName", p.reenrollment, h.config_errors as "configErrors"
+  readRow(
+    db,
+    background,
+    sql`
+    select p.id as policy_id, p.name as policy_name, p.reenrollment, h.config_errors
     from collector_identity i join enrollment_policy p on p.id = i.policy_id left join collector_health h on h.identity_id = i.id
-    where i.id = ${identityId}::uuid`),
+    where i.id = ${identityId}::uuid`,
   );

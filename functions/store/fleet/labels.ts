@@ -3,6 +3,7 @@ import { facetValuesMax } from "#proto/fleet-health/facets.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import type { Database, Executor } from "../database/database.ts";
+import { arrayLiteral, readRows } from "../database/statements.ts";
 import { column } from "./columns/expression.ts";
 import { exportPredicate } from "./predicate.ts";
 import { type SelectedHosts, selectHosts, type ViewedFleet } from "./select-hosts.ts";
@@ -25,15 +26,12 @@ export const countLabels = async (
   hosts: Pick<SelectedHosts, "count">,
 ): Promise<LabelCounts> => {
   const { by } = await hosts.count({ set: column("label_set_id") }, {});
-  const ids = `{${[...by.set.keys()].join(",")}}`;
-  const counts = `{${Array.from(by.set.values(), ({ all }) => all).join(",")}}`;
-  const rows = await db.execute<{
-    key: string;
-    value: string;
-    hosts: number;
-    key_hosts: number;
-    keys: number;
-  }>(sql`
+  const ids = arrayLiteral([...by.set.keys()]);
+  const counts = arrayLiteral(Array.from(by.set.values(), ({ all }) => String(all)));
+  const rows = await readRows(
+    db,
+    { key: String, value: String, hosts: Number, keyHosts: Number, keys: Number },
+    sql`
     with by_value as (
       select key collate "C" as key, value collate "C" as value, sum(hosts) as hosts
       from unnest(${ids}::int[], ${counts}::int[]) as counted (label_set_id, hosts)
@@ -45,12 +43,13 @@ export const countLabels = async (
     ), ranked as (
       select *, dense_rank() over (order by key_hosts desc, key) as key_rank from by_key
     )
-    select key, value, hosts::int as hosts, key_hosts::int as key_hosts, (select max(key_rank) from ranked)::int as keys
+    select key, value, hosts, key_hosts, (select max(key_rank) from ranked) as keys
     from ranked where key_rank <= ${facetValuesMax} and value_rank <= ${facetValuesMax}
-    order by key_rank, value_rank`);
+    order by key_rank, value_rank`,
+  );
   const keys = [...Map.groupBy(rows, ({ key }) => key)].map(([key, values]) => ({
     key,
-    count: values[0]?.key_hosts ?? 0,
+    count: values[0]?.keyHosts ?? 0,
     values: values.map(({ value, hosts }) => ({ value, count: hosts })),
   }));
   return { keys, keysOther: (rows[0]?.keys ?? 0) - keys.length };
@@ -89,7 +88,7 @@ export const deleteUnusedLabelSets = (db: Database): Promise<number> =>
       sql`select id from label_set where ${unused} limit ${deletedMax} for update skip locked`,
     );
     if (locked.length === 0) return 0;
-    const ids = `{${locked.map(({ id }) => id).join(",")}}`;
+    const ids = arrayLiteral(locked.map(({ id }) => String(id)));
     const deleted = await tx.execute(
       sql`delete from label_set where id = any(${ids}::integer[]) and ${unused} returning id`,
     );

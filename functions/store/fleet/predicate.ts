@@ -9,11 +9,10 @@ import { hourStates } from "#proto/completeness/hour-state.ts";
 import {
   conjunctiveParts,
   exportFilters,
-  type FilterPart,
   type FleetFilter,
   filterPartNames,
-  negatedPart,
   type PositivePart,
+  partNegatedBy,
 } from "#proto/fleet-health/filter.ts";
 import type { EnrolledStatus, ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { anyLabelValue, splitLabelPair } from "#proto/labels.ts";
@@ -62,8 +61,8 @@ export const fleetPredicate = (
     ...filterPartNames.flatMap((name): Expression[] => {
       const value = filter[name];
       if (value === undefined || (name === "states" && !withStates)) return [];
-      const positive = positiveOf.get(name);
-      if (positive !== undefined) return [not(or(...alternativesOf(positive, value, rules)))];
+      const negated = partNegatedBy(name);
+      if (negated !== undefined) return [not(or(...alternativesOf(negated, value, rules)))];
       const alternatives = alternativesOf(name as PositivePart, value, rules);
       return conjunctiveParts.has(name) ? alternatives : [or(...alternatives)];
     }),
@@ -75,15 +74,6 @@ export const exportPredicate = (
   rules: FleetRules,
   kind: ExportKind,
 ): Expression => and(fleetPredicate(filter, rules), fleetPredicate(exportFilters[kind], rules));
-
-const positiveOf = new Map(
-  filterPartNames.flatMap((name) => {
-    const negated = negatedPart(name as PositivePart);
-    return negated === undefined
-      ? []
-      : [[negated, name as PositivePart] as [FilterPart, PositivePart]];
-  }),
-);
 
 /** The predicates of a part's values: a host matches the part if it matches any, or all of `conjunctiveParts`. */
 type PredicatesOf<Value> = (value: Value, rules: FleetRules) => Expression | Expression[];

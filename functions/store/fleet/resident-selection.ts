@@ -1,6 +1,7 @@
 /** Selects hosts in core's memory. */
 import { sql } from "drizzle-orm";
 import type { Executor } from "#functions/store/database/database.ts";
+import { orNull, readScalar } from "#functions/store/database/statements.ts";
 import { timestampOf } from "#kit/clock.ts";
 import { mapValues } from "#kit/map-values.ts";
 import { countMarks, pickNumbers, placesOf } from "./columns/column-loops.ts";
@@ -88,10 +89,12 @@ const foundPartsOf = (expression: Expression): FoundPart[] => {
 
 /** One text for all: a row for each would take longer than all else. */
 const findValues = async (db: Executor, { query }: FoundPart): Promise<string[]> => {
-  const [row] = await db.execute<{ found: string | null }>(
-    sql`select string_agg(value::text, ',') as found from (${query}) found (value)`,
+  const found = await readScalar(
+    db,
+    orNull(String),
+    sql`select string_agg(value::text, ',') from (${query}) found (value)`,
   );
-  return row?.found?.split(",") ?? [];
+  return found?.split(",") ?? [];
 };
 
 const maskOfValues = (hosts: ResidentHosts, column: string, found: readonly string[]) => {

@@ -5,11 +5,10 @@ import { type SQL, sql } from "drizzle-orm";
 import { compare, gte, valid } from "semver";
 import { versionRangePattern } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
+import { asIs, readOne } from "../database/statements.ts";
 
 /** Finds every version and platform of the fleet, each with one step through its index. */
-export const findFleetNames = async (
-  db: Executor,
-): Promise<{ versions: string[]; platforms: string[] }> => {
+export const findFleetNames = (db: Executor) => {
   const distinct = (column: SQL) => sql`array(
     with recursive step as (
       (select ${column} as value from fleet order by 1 limit 1)
@@ -17,10 +16,11 @@ export const findFleetNames = async (
       select (select ${column} from fleet where ${column} > step.value order by 1 limit 1) from step
       where step.value is not null
     ) select value from step where value is not null)`;
-  const [row] = await db.execute<Record<"versions" | "platforms", string[]>>(
+  return readOne(
+    db,
+    { versions: asIs<string[]>, platforms: asIs<string[]> },
     sql`select to_json(${distinct(sql`version`)}) as versions, to_json(${distinct(sql`platform`)}) as platforms`,
   );
-  return row ?? { versions: [], platforms: [] };
 };
 
 /** A leading "v" is not SemVer. */

@@ -146,13 +146,13 @@ const rowsOf = (
     received_at: block.receivedText,
     xid: block.xid,
     payload,
-    observed_at: observedAt === null ? null : timestampOf(observedAt),
+    observed_at: observedAt === null ? null : rfc3339Microseconds(observedAt),
     attributes: JSON.stringify(attributes),
   }));
 };
 
 /** Returns microseconds since the Unix epoch as RFC 3339 with microseconds, which a Date does not have. */
-const timestampOf = (at: bigint) => {
+const rfc3339Microseconds = (at: bigint) => {
   const fraction = ((at % 1_000_000n) + 1_000_000n) % 1_000_000n;
   const second = new Date(Number((at - fraction) / 1000n)).toISOString();
   return second.replace(".000Z", `.${String(fraction).padStart(6, "0")}Z`);

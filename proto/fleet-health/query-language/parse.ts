@@ -120,8 +120,10 @@ const addText = (draft: Draft, { text, bareLength }: Word) => {
   const negated = bareLength > 0 && text.startsWith("-") && text.length > 1;
   const wanted = negated ? text.slice(1) : text;
   if (wanted === "") return undefined;
-  const fault = textFault(filterParts.text, wanted) ?? draft.add("text", negated, wanted);
-  return fault?.startsWith("has ") ? `The query ${fault}` : fault;
+  const fault = textFault(filterParts.text, wanted);
+  if (fault !== undefined) return fault;
+  const tooMany = draft.add("text", negated, wanted);
+  return tooMany && `The query ${tooMany}`;
 };
 
 /** `hb:>10m` is how other search bars write `hb>10m`. */

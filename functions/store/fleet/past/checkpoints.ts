@@ -8,7 +8,13 @@ import { and, desc, eq, gte, isNull, lte, sql } from "drizzle-orm";
 import { LRUCache } from "lru-cache";
 import { type CheckpointLayout, fleetCheckpoint } from "#drizzle/schema/fleet-history.ts";
 import type { Executor } from "#functions/store/database/database.ts";
-import { arrayLiteral, firstRow } from "#functions/store/database/statements.ts";
+import {
+  arrayLiteral,
+  asDate,
+  firstRow,
+  orNull,
+  readScalar,
+} from "#functions/store/database/statements.ts";
 import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
 import { dayMs } from "#kit/clock.ts";
 import { HostIndex } from "../columns/host-index.ts";
@@ -38,12 +44,8 @@ export interface CheckpointStore {
 const isReadable = sql`(layout->>'format')::int = ${checkpointFormat} and layout->'columns' ?& ${arrayLiteral(columnNames)}::text[]`;
 
 /** Returns the time of the newest checkpoint; null without one. */
-export const findLastCheckpoint = async (db: Executor): Promise<Date | null> => {
-  const [row] = await db.execute<{ at: string | null }>(
-    sql`select max(at) as at from fleet_checkpoint`,
-  );
-  return row?.at ? new Date(row.at) : null;
-};
+export const findLastCheckpoint = (db: Executor): Promise<Date | null> =>
+  readScalar(db, orNull(asDate), sql`select max(at) from fleet_checkpoint`);
 
 /** The time of a checkpoint and of its base; null for one without. */
 type CheckpointAt = Pick<typeof fleetCheckpoint.$inferSelect, "at" | "baseAt">;

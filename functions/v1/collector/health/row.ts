@@ -19,7 +19,7 @@ const rowMembers = membersOfRow();
 
 /** Returns the value of a column. The driver has times as text, and 64-bit integers as decimal strings. */
 const readColumn = (row: FleetRow, { sql, column }: NamedColumn): unknown => {
-  const value: unknown = row[column as keyof FleetRow] ?? null;
+  const value = row[column] ?? null;
   if (value === null) return null;
   if (sql === "timestamptz") return timestampOf(String(value));
   return sql === "bigint" ? Number(value) : value;
