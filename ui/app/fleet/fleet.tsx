@@ -164,12 +164,15 @@ const createView = () => {
   };
 };
 
-interface PartProps {
-  of: ReturnType<typeof createFleet>;
+/** What a part of the page reads. */
+interface PartProps<Name extends keyof ReturnType<typeof createFleet>> {
+  of: Pick<ReturnType<typeof createFleet>, Name>;
 }
 
 /** The title, the fleet in one line, and the age of the page. */
-const Head = (props: PartProps) => {
+const Head = (
+  props: PartProps<"view" | "report" | "answer" | "paused" | "setPaused" | "refresh">,
+) => {
   const { view, report, answer, paused, setPaused, refresh } = props.of;
   return (
     <div class="fleet-head">
@@ -196,7 +199,7 @@ const Head = (props: PartProps) => {
 };
 
 /** The states, the charts, and between them the sentences about now, or the history of a past view. */
-const Overview = (props: PartProps) => {
+const Overview = (props: PartProps<"view" | "report" | "facets" | "answer">) => {
   const { view, report, answer } = props.of;
   return (
     <>
@@ -232,7 +235,7 @@ const Overview = (props: PartProps) => {
 };
 
 /** The charts of the facets, and a banner when they are old or could not be loaded. */
-const Charts = (props: PartProps) => {
+const Charts = (props: PartProps<"view" | "report" | "facets" | "answer">) => {
   const { view, report, facets, answer } = props.of;
   const renewalSeconds = createMemo(() => typicalRenewalSeconds(answer()?.items ?? []));
   const hasFailed = () => facets.phase() === "failed";
@@ -261,7 +264,9 @@ const Charts = (props: PartProps) => {
 };
 
 /** The query, the pages, and the menus of the table; the keys of the page press them. */
-const Tools = (props: PartProps) => {
+const Tools = (
+  props: PartProps<PagerNames | "facets" | "show" | "controls" | "shortcuts" | "preferences">,
+) => {
   const { session, shortcuts: choice } = usePageContext();
   const { view, facets, answer, show, controls, shortcuts } = props.of;
   const [preferences, setPreferences] = props.of.preferences;
@@ -306,7 +311,9 @@ const Tools = (props: PartProps) => {
   );
 };
 
-const FleetPager = (props: PartProps & { label: string }) => {
+type PagerNames = "view" | "report" | "answer" | "trail";
+
+const FleetPager = (props: PartProps<PagerNames> & { label: string }) => {
   const { view, report, answer, trail } = props.of;
   return (
     <Pager
@@ -321,7 +328,9 @@ const FleetPager = (props: PartProps & { label: string }) => {
 };
 
 /** The table of the hosts, or why there are no rows. */
-const Rows = (props: PartProps) => {
+const Rows = (
+  props: PartProps<PagerNames | "page" | "refresh" | "preferences" | "hasNoRows" | "hrefOfRow">,
+) => {
   const { times } = usePageContext();
   const { view, report, page, answer, refresh } = props.of;
   const [preferences] = props.of.preferences;
@@ -356,7 +365,7 @@ const Rows = (props: PartProps) => {
 };
 
 /** The drawer of a row. It stays mounted once opened, so that it closes by itself. */
-const Drawer = (props: PartProps) => {
+const Drawer = (props: PartProps<"view" | "closeDrawer">) => {
   const { view, closeDrawer } = props.of;
   const hasDrawer = createMemo((had: boolean) => had || view().rowId !== undefined, false);
   const lastRowId = createMemo((last: string | undefined) => view().rowId ?? last);
