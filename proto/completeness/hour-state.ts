@@ -1,5 +1,5 @@
 /** The state of a host's hour: its only definition, for API, statements and page. */
-import { hourMs as hourLengthMs, minuteMs } from "#kit/clock.ts";
+import { hourMs, minuteMs } from "#kit/clock.ts";
 import type { SourceRefusal, StatedLosses } from "./account.ts";
 
 /** The states, in the words of the API. `undelivered`: complete, and not yet with every export. */
@@ -241,23 +241,23 @@ const noAccounts = (): HourAccounts => ({
   streamEnds: [],
 });
 
-/** Adds up the accounts of a host that touch the hour that begins at `hourMs`. */
-export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccounts => {
+/** Adds up the accounts of a host that touch the hour that begins at `startMs`. */
+export const sumHour = (startMs: number, all: readonly AccountFacts[]): HourAccounts => {
   const sum = noAccounts();
   for (const account of all.toSorted((one, other) => one.fromMs - other.fromMs)) {
     const { fromMs, toMs, isStopped, receivedMs } = account;
     // That it does not run in the time to come is not known yet. What it has accepted in its hour is, whatever its clock says.
     const untilMs = isStopped ? Math.min(toMs, receivedMs + clockSkewMs) : toMs;
-    const endMs = Math.min(untilMs, hourMs + hourLengthMs);
-    const ms = endMs - Math.max(fromMs, hourMs);
-    const isOwn = Math.floor(fromMs / hourLengthMs) * hourLengthMs === hourMs;
+    const endMs = Math.min(untilMs, startMs + hourMs);
+    const ms = endMs - Math.max(fromMs, startMs);
+    const isOwn = Math.floor(fromMs / hourMs) * hourMs === startMs;
     if (account.refused !== null) {
       if (isOwn) sum.faults.push(account.refused);
       continue;
     }
     // One that has lost records says wrongly that no collector ran: its disk went back.
     if (isStopped ? ms <= 0 || account.lost > 0 : !isOwn) continue;
-    sum.covered.push({ queueId: account.queueId, fromMs: Math.max(fromMs, hourMs), toMs: endMs });
+    sum.covered.push({ queueId: account.queueId, fromMs: Math.max(fromMs, startMs), toMs: endMs });
     addPlace(sum, account);
     if (isStopped) continue;
     sum.ranMs += Math.max(0, ms);
@@ -368,14 +368,17 @@ const isUncounted = ({
 /** Whether a queue is accounted for through an hour, or why not. */
 type QueueStatus = "accounted" | "pending" | "unknown" | "accounts_lost" | "not_accounted";
 
-const bindingOf = ({ queueId, fromMs, endMs }: QueueFacts, hourMs: number): BindingQueue => ({
+const bindingOf = ({ queueId, fromMs, endMs }: QueueFacts, startMs: number): BindingQueue => ({
   queueId,
-  fromMs: Math.max(hourMs, fromMs),
-  toMs: Math.min(hourMs + hourLengthMs, endMs ?? Number.POSITIVE_INFINITY),
+  fromMs: Math.max(startMs, fromMs),
+  toMs: Math.min(startMs + hourMs, endMs ?? Number.POSITIVE_INFINITY),
 });
 
-const statusOfQueue = (queue: QueueFacts, { hourMs, accounts, queues }: HourFacts): QueueStatus => {
-  const { fromMs, toMs } = bindingOf(queue, hourMs);
+const statusOfQueue = (
+  queue: QueueFacts,
+  { hourMs: startMs, accounts, queues }: HourFacts,
+): QueueStatus => {
+  const { fromMs, toMs } = bindingOf(queue, startMs);
   const isAbrupt = abruptEndings.some((ending) => ending === queue.ending);
   // In however short a time behind its last account it may have accepted more.
   const throughMs = isAbrupt && toMs === queue.endMs ? toMs + toleranceMs : toMs;
@@ -388,19 +391,21 @@ const statusOfQueue = (queue: QueueFacts, { hourMs, accounts, queues }: HourFact
   return isAbrupt ? "unknown" : "accounts_lost";
 };
 
-const isEnrolled = ({ hourMs, enrolledMs, revokedMs }: HourFacts) =>
-  (enrolledMs === null || enrolledMs < hourMs + hourLengthMs) &&
-  (revokedMs === null || revokedMs > hourMs);
+const isEnrolled = ({ hourMs: startMs, enrolledMs, revokedMs }: HourFacts) =>
+  (enrolledMs === null || enrolledMs < startMs + hourMs) &&
+  (revokedMs === null || revokedMs > startMs);
 
 /**
  * Decides on the state of an hour at `nowMs`; null if it is not over, its account is not due, or the host was not enrolled then. It is complete if
  * a queue binds it, each queue that does is accounted for through its end, and all that was accepted is stored.
  */
 export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null => {
-  const { hourMs, accounts, queues } = facts;
-  const endMs = hourMs + hourLengthMs;
+  const { hourMs: startMs, accounts, queues } = facts;
+  const endMs = startMs + hourMs;
   if (nowMs < endMs || !isEnrolled(facts)) return null;
-  const binding = queues.filter((queue) => queue.fromMs < endMs && (queue.endMs ?? endMs) > hourMs);
+  const binding = queues.filter(
+    (queue) => queue.fromMs < endMs && (queue.endMs ?? endMs) > startMs,
+  );
   const statuses = new Set(binding.map((queue) => statusOfQueue(queue, facts)));
   const shortages = shortagesOfHour(accounts, statuses);
   const state =
@@ -411,7 +416,7 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
     state && {
       state,
       shortages,
-      binding: binding.map((queue) => bindingOf(queue, hourMs)),
+      binding: binding.map((queue) => bindingOf(queue, startMs)),
       isClockWrong: accounts.clockAheadMs > clockSkewMs,
     }
   );
@@ -435,14 +440,14 @@ const shortagesOfHour = (
 
 /** Returns the state of an hour that is short of nothing; null if its account is to come, and not due yet. */
 const stateWithoutShortage = (
-  { hourMs, accounts, queues, outages, exports, isSilent }: HourFacts,
+  { hourMs: startMs, accounts, queues, outages, exports, isSilent }: HourFacts,
   statuses: ReadonlySet<QueueStatus>,
   isDue: boolean,
 ): HourState | null => {
   if (statuses.has("pending")) {
     if (!isDue) return null;
-    const dueMs = hourMs + hourLengthMs + graceMs;
-    if (outages.some(({ fromMs, untilMs }) => fromMs < dueMs && untilMs > hourMs))
+    const dueMs = startMs + hourMs + graceMs;
+    if (outages.some(({ fromMs, untilMs }) => fromMs < dueMs && untilMs > startMs))
       return "core_out";
     return isSilent ? "silent" : "late";
   }

@@ -1,5 +1,4 @@
 import { createMemo, For, Index, splitProps } from "solid-js";
-import { hourMs } from "#kit/clock.ts";
 import type { HourState } from "#proto/completeness/hour-state.ts";
 import type { FleetCompleteness, HostStrip } from "#proto/completeness/report.ts";
 import { createRoving } from "../fleet/charts/roving.ts";
@@ -8,6 +7,7 @@ import { dayHourText, hourMarks, type ShownState, shownStates } from "./hour-vie
 
 type FleetHour = FleetCompleteness["hours"][number];
 
+const hourMs = 3_600_000;
 const picture = { width: 1000, height: 160 };
 /** A state that any host is in stays visible, however many others there are. */
 const shareMin = 6;

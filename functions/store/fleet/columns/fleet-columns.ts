@@ -20,7 +20,7 @@ export interface FleetColumns {
 
 /** Changes that a host makes in so long are read at once; those of a longer time by loading. */
 const refreshMsMax = 20_000;
-/** Without a look for so long, the memory is freed. */
+/** The memory is freed after this time without a read. */
 const idleMs = 300_000;
 
 /** Creates the columns, still empty. The memory is kept up to date each second while it is used. */

@@ -83,7 +83,12 @@ export const lengthen = (
   return longer;
 };
 
-/** Hosts that are taken from packed rows. */
+/**
+ * Hosts that are taken from packed rows. Invariants:
+ * - A column is created when it is first read. Its changes until then wait in `#changes`, and apply to it in their order.
+ * - The array of a column has a place for each of the first `count` hosts of the index, and perhaps for more.
+ * - The text of a name never changes its number.
+ */
 export class HostTable implements ResidentHosts {
   since: string | undefined;
   server: string | undefined;
