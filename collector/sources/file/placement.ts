@@ -172,6 +172,15 @@ const createComparisons = (
     return false;
   },
 
+  /** Whether what a file has behind an offset is read from a followed one: many files may begin alike. */
+  isReadElsewhere: async ({ file, base }: Candidate, offset: number): Promise<boolean> => {
+    const { size } = file.stat;
+    const others = [...tailsOf(base), ...placed.filter(({ position }) => position.path === base)];
+    for (const other of others)
+      if (size > offset && (await isBeginningOf(file, size, other.file))) return true;
+    return false;
+  },
+
   /** Whether a file is a copy of a followed one with the path `base`. */
   isCopy: async ({ file, base, isFound }: Candidate): Promise<boolean> => {
     // Rotation gives copies other names.
@@ -200,7 +209,8 @@ const isContinued = ({ file }: Candidate, position: Position): boolean | Promise
 const createPlacement = (context: PlacementContext) => {
   const { files, ledgers, startAt, unfinished, tailsOf } = context;
   const { placement, write, follow, resume, markAsRead } = createDecisions(context);
-  const { isSeen, isReadBeginning, isCopy } = createComparisons(context, placement.placed);
+  const comparisons = createComparisons(context, placement.placed);
+  const { isSeen, isReadBeginning, isReadElsewhere, isCopy } = comparisons;
   /** Names that were followed before. Collectors that saved no sizes kept no ledgers: what lies beside their files may be read already. */
   const known = new Set(
     [...unfinished.values()].flatMap(({ path, size }) => (size === undefined ? [] : path)),
@@ -285,7 +295,8 @@ const createPlacement = (context: PlacementContext) => {
           if (
             dirname(candidate.file.realPath) === directoryOf(position) &&
             candidate.file.stat.size > (longest?.file.stat.size ?? -1) &&
-            (await isContinued(candidate, position))
+            (await isContinued(candidate, position)) &&
+            !(await isReadElsewhere(candidate, position.offset))
           )
             longest = candidate;
         if (longest === undefined) continue;
