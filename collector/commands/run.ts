@@ -12,7 +12,10 @@ import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
 import { superviseCollector } from "../runtime/supervisor.ts";
 import { createFileSource } from "../sources/file/file-source.ts";
 import { createSourceFiles } from "../sources/file/source-files.ts";
-import { createHostMetricsSource } from "../sources/host-metrics/host-metrics-source.ts";
+import {
+  createHostMetricsSource,
+  createReadHost,
+} from "../sources/host-metrics/host-metrics-source.ts";
 import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
 import type { PositionedSourceDependencies, Source, SourceSettings } from "../sources/source.ts";
 import { SourceStartError } from "../sources/source-set.ts";
@@ -87,6 +90,7 @@ const openTracer = async (env: CollectorEnv): Promise<Tracer> => {
 /** Creates the function that creates the source of a config entry. */
 const createSources = (mounts: Mounts) => {
   const files = createSourceFiles(mounts);
+  const readHost = createReadHost(mounts);
   return (config: SourceSettings, dependencies: PositionedSourceDependencies): Source => {
     switch (config.type) {
       case "otlp":
@@ -94,7 +98,7 @@ const createSources = (mounts: Mounts) => {
       case "file":
         return createFileSource(config, { ...dependencies, files });
       case "host_metrics":
-        return createHostMetricsSource(config, dependencies);
+        return createHostMetricsSource(config, dependencies, readHost);
     }
   };
 };

@@ -207,7 +207,7 @@ const parseMountInfo = (text: string): { mountpoint: string; type: string }[] =>
   });
 
 /** Replaces `\040` and the like, which the kernel writes for blanks, line feeds and backslashes. */
-const unescapeOctal = (text: string): string =>
+export const unescapeOctal = (text: string): string =>
   text.replace(/\\([0-7]{3})/g, (_, digits: string) =>
     String.fromCharCode(Number.parseInt(digits, 8)),
   );

@@ -2,11 +2,10 @@ import type { StatsFs } from "node:fs";
 import { readdir, readFile, statfs } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
+import { type Mounts, unescapeOctal } from "#collector/files/mounts.ts";
 import { QueueClosedError, QueueFullError } from "#collector/queue/errors.ts";
 import { createReportedFault } from "#collector/queue/reported-fault.ts";
 import { version } from "#collector/version.ts";
-import { type Clock, TimedOut, withTimeout } from "#kit/clock.ts";
-import type { Log } from "#kit/log.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 
 /** The config of a `host_metrics` source (docs/collector-config.md). */
@@ -49,7 +48,7 @@ const withoutWaiting = AbortSignal.abort("the next reading replaces this one");
 export const createHostMetricsSource = (
   config: HostMetricsSourceConfig,
   { append, refused, clock, log }: SourceDependencies,
-  read: (at: number) => Promise<HostReadings> = createReadHost({ clock, log }),
+  read: (at: number) => Promise<HostReadings>,
 ): Source => {
   const { name = "host_metrics", intervalSeconds } = config;
   const host = { hostname: hostname(), collectorVersion: version };
@@ -118,50 +117,36 @@ export const createHostMetricsSource = (
   };
 };
 
-/** How long a file system may take to answer, and how many unanswered calls are allowed: each occupies one of Node's four threads. */
-const answerMs = 1_000;
-const unansweredMax = 2;
-
 /**
  * Creates a function that reads this host's figures; `root` replaces `/` in tests. It rejects without Linux's `/proc`. It omits a file system
- * that does not answer, such as that of a hanging FUSE program, and does not call it again before it has answered: otherwise the source could
- * neither start nor stop.
+ * that does not answer, such as that of a hanging FUSE program.
  */
 export const createReadHost = (
-  { clock, log }: { clock: Pick<Clock, "sleep">; log: Log },
+  mounts: Mounts,
   statFileSystem: StatFileSystem = statfs,
 ): ((at: number, root?: string) => Promise<HostReadings>) => {
-  const unanswered = new Set<string>();
-
   const usageOf = async (mount: Mount): Promise<FileSystemUsage[]> => {
     const { mountpoint } = mount;
-    if (unanswered.has(mountpoint) || unanswered.size >= unansweredMax) return [];
-    unanswered.add(mountpoint);
     try {
-      const answer = statFileSystem(mountpoint).finally(() => unanswered.delete(mountpoint));
-      const { bsize, blocks, bfree, bavail } = await withTimeout(answerMs, clock, answer);
+      const { bsize, blocks, bfree, bavail } = await mounts
+        .of(mountpoint)
+        .call(() => statFileSystem(mountpoint));
       if (blocks === 0) return [];
       const bytes = (count: number) => Math.max(0, count) * bsize;
-      return [
-        {
-          ...mount,
-          states: {
-            used: bytes(blocks - bfree),
-            free: bytes(bavail),
-            reserved: bytes(bfree - bavail),
-          },
-        },
-      ];
-    } catch (error) {
-      if (error instanceof TimedOut)
-        log.warn({ mountpoint }, "a file system does not answer; its figures are left out");
-      return []; // or unmounted meanwhile, or not permitted for this user
+      const states = {
+        used: bytes(blocks - bfree),
+        free: bytes(bavail),
+        reserved: bytes(bfree - bavail),
+      };
+      return [{ ...mount, states }];
+    } catch {
+      return []; // does not answer, which is a condition of the host, or unmounted meanwhile, or not permitted for this user
     }
   };
 
   return async (at, root = "/") => {
     const proc = (name: string) => readFile(join(root, "proc", name), "utf8").catch(() => "");
-    const [stat, memory, disks, interfaces, mounts, blocks] = await Promise.all([
+    const [stat, memory, disks, interfaces, mounted, blocks] = await Promise.all([
       proc("stat"),
       proc("meminfo"),
       proc("diskstats"),
@@ -173,7 +158,7 @@ export const createReadHost = (
     const cpu = readStat(stat);
     if (cpu === undefined) throw new Error("host_metrics needs the /proc of Linux");
     const fileSystems: FileSystemUsage[] = [];
-    for (const mount of readMounts(mounts)) fileSystems.push(...(await usageOf(mount)));
+    for (const mount of readMounts(mounted)) fileSystems.push(...(await usageOf(mount)));
     return {
       at,
       bootedAt: cpu.bootedAt,
@@ -336,9 +321,3 @@ export const readMounts = (text: string): Mount[] => {
   }
   return [...mounts.values()];
 };
-
-/** Decodes a space (`\040`), tab (`\011`), newline (`\012`) and backslash (`\134`). */
-const unescapeOctal = (text: string): string =>
-  text.replace(/\\([0-7]{3})/g, (_, digits: string) =>
-    String.fromCharCode(Number.parseInt(digits, 8)),
-  );
