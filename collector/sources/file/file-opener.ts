@@ -1,5 +1,6 @@
 import type { Log } from "#kit/log.ts";
 import type { FileRules } from "../source.ts";
+import type { CompressedFile } from "./compressed-file.ts";
 import { ForbiddenFileError, type LogFile, type SourceFiles } from "./source-files.ts";
 
 /** A file that is not followed. Whoever receives it closes it or follows it. */
@@ -15,6 +16,12 @@ export interface Candidate {
   readonly isOfNewPattern: boolean;
   /** Whether it is the content of a compressed file. */
   readonly isContent?: true;
+  /** How far the content of a compressed file of this size is measured, and in how many passes it was damaged. */
+  readonly unpacking?: {
+    readonly packed: CompressedFile;
+    readonly size: number;
+    readonly damagedPasses: number;
+  };
 }
 
 /** Opens the files of a source, pass by pass, as far as there is room for them. */

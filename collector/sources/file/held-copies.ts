@@ -2,7 +2,7 @@ import type { Clock } from "#kit/clock.ts";
 import type { Candidate } from "./file-opener.ts";
 import { fileKey } from "./position.ts";
 
-/** Copies of followed files, kept open: if one of those turns out to be truncated, what is unread of it is here. */
+/** Copies of followed files, kept open: if one of those turns out to be truncated, what is unread of it is here. And compressed files to be read. */
 export interface HeldCopies {
   hold(copies: readonly Candidate[]): void;
   has(key: string): boolean;

@@ -19,7 +19,8 @@ const Entry = v.object({
   /** The size of the content that was read. */
   size: WholeNumber(),
   head: Print,
-  mark: Print,
+  /** Absent if only its beginning was looked at. */
+  mark: v.optional(Print),
   /** Its device and inode. */
   key: v.string(),
 });
@@ -40,8 +41,8 @@ export interface Ledger {
   readonly isKnown: boolean;
   /** Returns from where a file is to be read: at its end, or behind what was read of it before more was written; undefined if it is none of these. */
   find(file: LogFile): Promise<ReadGeneration | undefined>;
-  /** Reports whether the content of a compressed file is one of these. */
-  hasPacked(outline: { size: number; start: Buffer }): boolean;
+  /** Reports whether the content of a compressed file is one of these, by its outline. */
+  hasPacked(outline: { size: number; start: Buffer }, key: string): boolean;
   add(entry: ReadGeneration): void;
   /** Returns the checkpoint of all its generations, also those that are not stored yet. */
   checkpoint(): Checkpoint;
@@ -104,10 +105,11 @@ const openLedger = (
       }
       return undefined;
     },
-    hasPacked: ({ size, start }) =>
+    hasPacked: ({ size, start }, key) =>
       entries.some(
         (entry) =>
-          entry.size % 2 ** 32 === size &&
+          // One that was looked at while it was being written has another size now.
+          (entry.size % 2 ** 32 === size || (entry.mark === undefined && entry.key === key)) &&
           hasPrint(start.subarray(0, entry.head.bytes), entry.head),
       ),
     add: (entry) => {
@@ -123,7 +125,7 @@ const openLedger = (
 };
 
 const hasMark = async (file: LogFile, { size, mark }: ReadGeneration): Promise<boolean> =>
-  (await markAt(file, size)).sha256 === mark.sha256;
+  mark === undefined || (await markAt(file, size)).sha256 === mark.sha256;
 
 /** Returns the entry of a file that is read up to `size`. */
 export const readGeneration = async (file: LogFile, size: number): Promise<ReadGeneration> => ({

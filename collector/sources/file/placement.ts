@@ -22,6 +22,7 @@ import {
 } from "./position.ts";
 import type { LogFile, SourceFiles } from "./source-files.ts";
 import { fileCheckpoints, type Tail } from "./tail.ts";
+import { createUnpacking } from "./unpacking.ts";
 
 /** `live`: a pattern found it. `rotated`: it lay beside such a file. `complete`: nobody writes to it any more. */
 export type FollowedKind = "live" | "rotated" | "complete";
@@ -52,13 +53,13 @@ export interface Placement {
   readonly placed: readonly Placed[];
   /** To be stored before anything of the placed files is. */
   readonly checkpoints: readonly Checkpoint[];
-  /** Copies of followed files, open: if one of those turns out to be truncated, its rest is here. */
+  /** Open files to be decided on again: copies of followed ones, which may turn out to be truncated, and compressed ones. */
   readonly held: readonly Candidate[];
   /** Bytes that a file was known to have and that its continuation lacks. */
   readonly missing: readonly { readonly path: string; readonly bytes: number }[];
   /** Names that were never followed, and beside which generations are that are read now. */
   readonly firstSeen: ReadonlySet<string>;
-  /** Directories with compressed files that are not complete yet. */
+  /** Directories with compressed files that are not measured, or not complete. */
   readonly incomplete: ReadonlySet<string>;
 }
 
@@ -207,31 +208,42 @@ const isContinued = ({ file }: Candidate, position: Position): boolean | Promise
 };
 
 const createPlacement = (context: PlacementContext) => {
-  const { files, ledgers, startAt, unfinished, tailsOf } = context;
+  const { ledgers, startAt, unfinished, tailsOf } = context;
   const { placement, write, follow, resume, markAsRead } = createDecisions(context);
   const comparisons = createComparisons(context, placement.placed);
   const { isSeen, isReadBeginning, isReadElsewhere, isCopy } = comparisons;
   /** Names that were followed before. Collectors that saved no sizes kept no ledgers: what lies beside their files may be read already. */
-  const known = new Set(
-    [...unfinished.values()].flatMap(({ path, size }) => (size === undefined ? [] : path)),
+  const known = new Map<string, boolean>(
+    [...unfinished.values()].flatMap(({ path, size }) =>
+      size === undefined ? [] : [[path, true] as const],
+    ),
   );
 
-  const isKnown = (path: string): boolean =>
-    known.has(path) || ledgers.of(path).isKnown || [...tailsOf(path)].length > 0;
+  /** Whether a name was followed before this pass. */
+  const isKnown = (path: string): boolean => {
+    const answer = known.get(path) ?? (ledgers.of(path).isKnown || [...tailsOf(path)].length > 0);
+    known.set(path, answer);
+    return answer;
+  };
+
+  /** Whether a file is a generation from before the following of its name. */
+  const isOlder = ({ base, isFound, isMatched, isOfNewPattern }: Candidate): boolean =>
+    isOfNewPattern && !isFound && !isMatched && !isKnown(base);
+
+  const unpack = createUnpacking(context, placement, isOlder);
 
   /** Returns how much of a file is read, by the ledger, into which it puts files that are older than the following of their name. */
   const findRead = async (candidate: Candidate): Promise<number | "all" | undefined> => {
-    const { file, base, isFound, isMatched, isOfNewPattern } = candidate;
+    const { file, base, isFound } = candidate;
     const { size } = file.stat;
     const read = size === 0 ? undefined : await ledgers.of(base).find(file);
     if (read) return read.size === size ? "all" : read.size;
-    if (isFound || isKnown(base)) return undefined;
-    if (isMatched || !isOfNewPattern) {
-      placement.firstSeen.add(base);
-      return undefined;
+    if (isOlder(candidate)) {
+      await markAsRead(candidate);
+      return "all";
     }
-    await markAsRead(candidate);
-    return "all";
+    if (!isFound && !isKnown(base)) placement.firstSeen.add(base);
+    return undefined;
   };
 
   const isRead = async ({ file, base }: Candidate): Promise<boolean> =>
@@ -265,20 +277,13 @@ const createPlacement = (context: PlacementContext) => {
       }
     },
 
-    /** Replaces compressed files by their contents, unless those are known. */
+    /** Replaces compressed files by their contents, unless those are known, or to be held. */
     unpackAll: async (left: Set<Candidate>) => {
       for (const candidate of [...left]) {
         if (!isPacked(candidate) || candidate.isContent) continue;
-        const packed = files.packed(candidate.file);
-        const outline = await packed.outline();
-        const isRead = outline && ledgers.of(candidate.base).hasPacked(outline);
-        const content = outline && !isRead ? await packed.unpack() : undefined;
+        const content = await unpack(candidate);
         left.delete(candidate);
-        if (content) left.add({ ...candidate, file: content, isContent: true });
-        else {
-          if (!isRead) placement.incomplete.add(dirname(candidate.file.realPath));
-          await candidate.file.close();
-        }
+        if (content) left.add(content);
       }
     },
 

@@ -105,11 +105,8 @@ export const isBeginningOf = async (
   size: number,
   longer: ReadableFile,
 ): Promise<boolean> => {
-  if (size === 0) return false;
-  const head = await headOf(shorter, size);
-  const mark = await markAt(shorter, size);
-  const others = [await headOf(longer, size), await markAt(longer, size)];
-  return isDeepStrictEqual(others, [head, mark]);
+  if (size === 0 || !(await startsWith(longer, await headOf(shorter, size)))) return false;
+  return isDeepStrictEqual(await markAt(longer, size), await markAt(shorter, size));
 };
 
 /**

@@ -7,19 +7,14 @@
  *   read themselves.
  * - Each call is of one mount, and rejects if that does not answer (collector/files/mounts.ts).
  */
-import { randomUUID } from "node:crypto";
 import { constants as fileConstants, readFileSync, type Stats } from "node:fs";
-import { type FileHandle, lstat, open, opendir, readdir, readlink, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { type FileHandle, lstat, open, opendir, readdir, readlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
-import { constants, createGunzip, gunzipSync } from "node:zlib";
 import type { Mount, Mounts } from "#collector/files/mounts.ts";
-import { isDiskUnwritable } from "#collector/queue/errors.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { FileRules } from "../source.ts";
-import { printBytesMax, type ReadableFile } from "./position.ts";
+import { type CompressedFile, createCompressedFile } from "./compressed-file.ts";
+import type { ReadableFile } from "./position.ts";
 
 /** What a source needs to know of a file. */
 export interface FileStat {
@@ -53,19 +48,10 @@ export interface LogFile extends ReadableFile {
   /** When it was opened; of a compressed file, of itself. */
   readonly stat: FileStat;
   readonly mount: Pick<Mount, "mountpoint" | "type">;
+  /** Whether a compressed file has more content than is read. */
+  readonly isCut?: boolean;
   restat(): Promise<FileStat>;
   close(): Promise<void>;
-}
-
-/** The content of a compressed file. */
-export interface CompressedFile {
-  /** The size of the content, modulo 2^32, and its first bytes; undefined if it is not gzip, or not complete yet. */
-  outline(): Promise<{ size: number; start: Buffer } | undefined>;
-  /**
-   * Decompresses it; undefined if it is not gzip, not complete yet, or larger than 512 MiB. Throws if the disk has no room. The file stays open
-   * with its content.
-   */
-  unpack(): Promise<LogFile | undefined>;
 }
 
 /** The file system. Each call rejects with `HungMountError` if a mount does not answer. */
@@ -197,7 +183,7 @@ export const createSourceFiles = (
       return found && statOf(found);
     },
     open: (path, rules) => openChecked(path, rules).catch(orNull),
-    packed: createCompressedFile,
+    packed: (file) => createCompressedFile(file),
     hasRoom: () => openFiles < openFilesMax,
   };
 };
@@ -331,78 +317,3 @@ const createRuleCheck = ({ lstat: lstatAt, resolve: resolvePath, at }: RuleCalls
 
 const isWithin = (path: string, directory: string): boolean =>
   path === directory || path.startsWith(directory.endsWith("/") ? directory : `${directory}/`);
-
-/** The most bytes that are read of a compressed file. */
-const unpackedBytesMax = 512 * 1024 * 1024;
-
-const createCompressedFile = (packed: LogFile): CompressedFile => ({
-  outline: async () => {
-    const { size } = packed.stat;
-    const start = await packed.read(Buffer.allocUnsafe(8192), 0);
-    const end = await packed.read(Buffer.allocUnsafe(4), Math.max(0, size - 4));
-    try {
-      const content = gunzipSync(start, { finishFlush: constants.Z_SYNC_FLUSH });
-      return { size: end.readUInt32LE(0), start: content.subarray(0, printBytesMax) };
-    } catch {
-      return undefined;
-    }
-  },
-  unpack: async () => {
-    try {
-      const handle = await unpackedHandle(packed);
-      const { size } = await handle.stat();
-      const content: LogFile = {
-        ...packed,
-        read: (buffer, offset) => readFully(handle, buffer, offset),
-        restat: async () => ({ ...packed.stat, size }),
-        // The compressed file stays open as long as its content: otherwise a new file could get its inode, and be mistaken for it.
-        close: async () => {
-          await handle.close();
-          await packed.close();
-        },
-        stat: { ...packed.stat, size },
-      };
-      return content;
-    } catch (error) {
-      if (isDiskUnwritable(error)) throw error;
-      return undefined;
-    }
-  },
-});
-
-/** Yields a file in pieces. */
-const piecesOf = async function* (file: LogFile): AsyncGenerator<Buffer> {
-  for (let offset = 0; ; ) {
-    const piece = await file.read(Buffer.allocUnsafe(64 * 1024), offset);
-    if (piece.length === 0) return;
-    offset += piece.length;
-    yield piece;
-  }
-};
-
-/** Decompresses a file into an unlinked temporary file. Throws if it is not gzip, or too large. */
-const unpackedHandle = async (packed: LogFile): Promise<FileHandle> => {
-  const path = join(tmpdir(), `svc-collector-${randomUUID()}`);
-  const { O_RDWR, O_CREAT, O_EXCL, O_NOFOLLOW } = fileConstants;
-  const handle = await open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
-  try {
-    await rm(path);
-    let bytes = 0;
-    await pipeline(
-      Readable.from(piecesOf(packed)),
-      createGunzip(),
-      async (chunks: AsyncIterable<Buffer>) => {
-        for await (const chunk of chunks) {
-          bytes += chunk.length;
-          if (bytes > unpackedBytesMax) throw new RangeError("a compressed file is too large");
-          // Unlike `write`, fails if the disk has room for only a part.
-          await handle.appendFile(chunk);
-        }
-      },
-    );
-    return handle;
-  } catch (error) {
-    await handle.close();
-    throw error;
-  }
-};

@@ -180,9 +180,10 @@ export const createLogDisk = (clock: TestClock, random: () => number) => {
           return {
             outline: () =>
               call(() => content && { size: content.length, start: content.subarray(0, 1024) }),
-            unpack: () =>
+            content: () =>
               call(() => {
-                if (!content) return undefined;
+                if (!content) return "damaged";
+                if (random() < 0.2) return "measuring";
                 const stat = { ...file.stat, size: content.length };
                 return {
                   ...file,

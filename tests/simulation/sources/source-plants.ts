@@ -47,7 +47,7 @@ export const sourcePlants: Readonly<Record<string, SourcePlant>> = {
     list: async (path) => (await list(path)).filter(({ name }) => !name.includes(".log.")),
   })),
   "compressed files are empty": withFiles(({ packed }) => ({
-    packed: (file) => ({ ...packed(file), unpack: async () => undefined }),
+    packed: (file) => ({ ...packed(file), content: async () => "damaged" }),
   })),
   "a file does not grow": opening(({ stat }) => ({ restat: async () => stat })),
   "a deleted file seems to have a name": opening(({ restat }) => ({
