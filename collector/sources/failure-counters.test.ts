@@ -20,6 +20,7 @@ const failures = {
     "skipped",
     "gaps",
     "gap_bytes",
+    "given_up",
     "oldest_record_age_seconds",
     "dropped_records_total",
   ],
@@ -56,7 +57,7 @@ const sources = [
     ...dependencies,
     files: createSourceFiles(createMounts(dependencies.clock)),
   }),
-  createHostMetricsSource({ intervalSeconds: 60 }, dependencies),
+  createHostMetricsSource({ intervalSeconds: 60 }, dependencies, dependencies.append),
 ];
 
 it("W3: each counter of a source or the queue has a condition, or needs none", () => {

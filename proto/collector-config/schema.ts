@@ -169,6 +169,8 @@ const FileSource = v.strictObject({
   ),
   /** the most files that it has open; the others wait in turn */
   max_held_files: v.optional(integer(1, 1_000_000), 10_000),
+  /** the most space of deleted files that it has open; then the oldest are closed unread, as gaps */
+  max_held_mb: v.optional(integer(1, 1_048_576), 1_024),
 });
 
 const HostMetricsSource = v.strictObject({

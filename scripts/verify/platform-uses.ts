@@ -68,12 +68,6 @@ export const allowedUses: AllowedUses = [
     },
   },
   {
-    reason: "names a request or a temporary file, and decides nothing",
-    uses: {
-      "collector/sources/file/source-files.ts": ["randomUUID"],
-    },
-  },
-  {
     reason: "measures the processor time of a thread",
     uses: { "functions/node/node-cryptography.ts": ["performance.now"] },
   },

@@ -1,5 +1,17 @@
-import { appendFileSync, mkdirSync } from "node:fs";
+import {
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 import { expect } from "vitest";
 import { createMounts } from "#collector/files/mounts.ts";
 import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
@@ -60,6 +72,13 @@ export const createTestFiles = () => {
   const records = () => readAll(queue);
   const texts = () => records().map(({ payload }) => new TextDecoder().decode(payload));
   const log = (name = "app.log") => join(dir, "logs", name);
+  const rename = (from: string, to: string) => renameSync(log(from), log(to));
+  /** Gives each generation the next number, up to `kept`. */
+  const shift = (kept = 9) => {
+    rmSync(log(`app.log.${kept}`), { force: true });
+    for (let old = kept - 1; old >= 1; old--)
+      if (existsSync(log(`app.log.${old}`))) rename(`app.log.${old}`, `app.log.${old + 1}`);
+  };
   return {
     dir,
     logged,
@@ -103,6 +122,23 @@ export const createTestFiles = () => {
           .join(""),
       ),
     expectTexts: (expected: string[]) => eventually(() => expect(texts()).toEqual(expected)),
+    /** Waits until all lines up to `last` have arrived once, in any order. */
+    expectLines: (last: number) =>
+      eventually(() => expect(inOrder(texts())).toEqual(lines(1, last))),
+    rename,
+    rotate: (kept?: number) => {
+      shift(kept);
+      rename("app.log", "app.log.1");
+    },
+    copyAndTruncate: () => {
+      shift();
+      copyFileSync(log(), log("app.log.1"));
+      truncateSync(log());
+    },
+    gzip: (name: string) => {
+      writeFileSync(log(`${name}.gz`), gzipSync(readFileSync(log(name))));
+      unlinkSync(log(name));
+    },
     end: async () => {
       await source?.stop();
       await queue.close();
@@ -113,6 +149,10 @@ export const createTestFiles = () => {
 /** Returns the texts of numbered lines. */
 export const lines = (from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, index) => `line ${from + index}`);
+
+/** Sorts numbered lines. */
+export const inOrder = (texts: readonly string[]) =>
+  texts.toSorted((a, b) => Number(a.slice(5)) - Number(b.slice(5)));
 
 /** Waits long enough for several polls and discoveries of the accelerated clock. */
 export const settle = () => systemClock.sleep(80);

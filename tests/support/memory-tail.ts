@@ -105,7 +105,7 @@ export const createMemoryTail = async ({
       await clock.advance(ms);
       await read();
     },
-    finish: () => tail.finish(buffer, () => [], signal),
+    finish: () => tail.finish(buffer, signal),
     texts: () => records.map(({ payload }) => new TextDecoder().decode(payload)),
     parts: () =>
       records.map(({ attributes }) => [attributes["file.part"], attributes["file.partial"]]),

@@ -10,7 +10,7 @@ export interface CompressedFile {
   /** The size of the content, modulo 2^32, and its first bytes; undefined if it is not gzip, or has no complete beginning. */
   outline(): Promise<{ size: number; start: Buffer } | undefined>;
   /**
-   * Measures the next bytes of the content, and returns it at the end: the compressed file stays open until it is closed. `damaged`: it is not gzip, or
+   * Measures the next bytes of the content, and returns it at the end; closing it closes the compressed file. `damaged`: it is not gzip, or
    * not complete.
    */
   content(): Promise<LogFile | "measuring" | "damaged">;

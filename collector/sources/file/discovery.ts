@@ -34,6 +34,8 @@ export interface FileSourceConfig extends FilePatterns {
   readonly rules: FileRules;
   /** The most files that are open at once; the others wait in turn. */
   readonly maxHeldFiles?: number;
+  /** The most megabytes that deleted files hold, which are closed unread then. */
+  readonly maxHeldMb?: number;
   /** A last line without its end is stored after so many milliseconds. */
   readonly partialAfterMs?: number;
   /** `utf-8` unless given. */
@@ -62,6 +64,9 @@ const pruneMs = 10 * minuteMs;
 
 /** Keys of checkpoints that are no positions. */
 const isPositionKey = (key: string): boolean => !/^(?:pattern|read):/.test(key);
+
+/** The discovery of a source. */
+export type Discovery = ReturnType<typeof createDiscovery>;
 
 /** Creates the discovery of a source. */
 export const createDiscovery = (config: FileSourceConfig, dependencies: DiscoveryDependencies) => {
@@ -166,12 +171,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     copies.hold(placement.held);
     pending.push(...placement.checkpoints);
     gaps.push(...losses.gapsOf(placement));
-    for (const placed of placement.placed) {
-      const { position, file, kind } = placed;
-      dependencies.follow(placed);
-      const { path, offset } = position;
-      log.info({ source, path, file: file.realPath, kind, offset }, "following a file");
-    }
+    for (const placed of placement.placed) dependencies.follow(placed);
     // In one transaction with the marker: after a crash in between, "end" would mean a later end.
     for (const pattern of newPatterns)
       pending.push({ source: fileCheckpoints, key: `pattern:${pattern}`, value: "" });
@@ -232,6 +232,11 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     /** Whether something of this file may be stored: where it begins is, and what its path had before is followed. */
     mayRead: ({ path }: Tail) => pending.length === 0 && cuts.of(path).length === 0,
     isFound,
+    store: losses.store,
+    /** A stored position is not followed any more: the next pass looks for what continues it. */
+    expectUnfinished: () => {
+      hasUnfinished = true;
+    },
     truncated: cuts.add,
     close: copies.close,
     counters: () => ({ ...losses.counts(), waiting: opener.waiting() }),

@@ -1,19 +1,21 @@
 import {
   appendFileSync,
-  existsSync,
+  closeSync,
   mkdirSync,
-  renameSync,
+  openSync,
   truncateSync,
   unlinkSync,
   writeFileSync,
+  writeSync,
 } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { createMounts, HungMountError } from "#collector/files/mounts.ts";
 import { systemClock } from "#kit/clock.ts";
 import { eventually } from "#tests/support/eventually.ts";
-import { createTestFiles, lines, settle } from "#tests/support/file-source.ts";
+import { createTestFiles, inOrder, lines, settle } from "#tests/support/file-source.ts";
 import { readAll } from "#tests/support/queue.ts";
+import { createCompressedFile } from "./compressed-file.ts";
 import { createSourceFiles } from "./source-files.ts";
 
 let files: ReturnType<typeof createTestFiles>;
@@ -25,21 +27,11 @@ beforeEach(() => {
 afterEach(() => files.end());
 
 const kept = 5;
-/** Rotates by rename, with so many generations kept. */
-const rotate = () => {
-  if (existsSync(files.log(`app.log.${kept}`))) unlinkSync(files.log(`app.log.${kept}`));
-  for (let old = kept - 1; old >= 1; old--)
-    if (existsSync(files.log(`app.log.${old}`)))
-      renameSync(files.log(`app.log.${old}`), files.log(`app.log.${old + 1}`));
-  renameSync(files.log(), files.log("app.log.1"));
-};
-const inOrder = (texts: readonly string[]) =>
-  texts.toSorted((a, b) => Number(a.slice(5)) - Number(b.slice(5)));
 const perRound = 3_000;
 const writeRound = (round: number, from: number) =>
   files.write(from + round * perRound, from + (round + 1) * perRound - 1);
-/** Acknowledges everything that is stored, until so many lines have arrived; returns them. */
-const drain = async (count: number) => {
+/** Acknowledges everything that is stored, until `check` accepts the lines that have arrived; returns them. */
+const drain = async (check: (read: readonly string[]) => void) => {
   const read: string[] = [];
   let last = 0;
   await eventually(async () => {
@@ -47,7 +39,7 @@ const drain = async (count: number) => {
     read.push(...found.map(({ payload }) => new TextDecoder().decode(payload)));
     last = found.at(-1)?.sequence ?? last;
     await files.queue.ack(last);
-    expect(read.length).toBeGreaterThanOrEqual(count);
+    check(read);
   });
   return read;
 };
@@ -60,10 +52,11 @@ it("F1: reads every generation that rotated away while the queue was full, also 
   for (let round = 0; round < 10; round++) {
     writeRound(round, 20_001);
     await settle();
-    rotate();
+    files.rotate(kept);
   }
   const total = 20_000 + 10 * perRound;
-  expect(inOrder(await drain(total))).toEqual(lines(1, total));
+  const read = await drain((arrived) => expect(arrived.length).toBeGreaterThanOrEqual(total));
+  expect(inOrder(read)).toEqual(lines(1, total));
   expect(files.queue.stats().fileGapBytes).toBe(0);
 });
 
@@ -74,7 +67,7 @@ it("F2: reads what is kept of ten rotations during a stop, oldest first, and say
   await files.restart({}, () => {
     for (let round = 0; round < 10; round++) {
       writeRound(round, 11);
-      rotate();
+      files.rotate(kept);
     }
     files.write(40_000, 40_001);
   });
@@ -83,6 +76,46 @@ it("F2: reads what is kept of ten rotations during a stop, oldest first, and say
   await eventually(() => expect(files.queue.stats().records).toBe(expected.length));
   expect(files.texts()).toEqual(expected);
   expect(files.queue.stats()).toMatchObject({ fileGaps: 1 });
+});
+
+it("F1: closes the oldest deleted files unread when they hold more than they may, and counts their bytes", async () => {
+  await files.reopen({ maxDiskUsageBytes: 1_000_000 });
+  files.write(1, 20_000);
+  await files.start({ maxHeldMb: 0.3 });
+  await eventually(() => expect(files.queue.stats().records).toBeGreaterThan(1_000));
+  for (let round = 0; round < 5; round++) {
+    writeRound(round, 20_001);
+    await settle();
+    unlinkSync(files.log());
+  }
+  await eventually(() => expect(files.source?.counters?.().given_up).toBeGreaterThan(0));
+  const bytesOf = (texts: readonly string[]) =>
+    texts.reduce((sum, text) => sum + text.length + 1, 0);
+  const written = bytesOf(lines(1, 20_000 + 5 * perRound));
+  const read = await drain((arrived) =>
+    expect(bytesOf(arrived) + files.queue.stats().fileGapBytes).toBe(written),
+  );
+  expect(bytesOf(read)).toBeLessThan(written);
+});
+
+it("F1: reads as much of a compressed generation as it may, and counts the rest as a gap", async () => {
+  files.write(1, 10);
+  await files.start();
+  await files.expectTexts(lines(1, 10));
+  await files.source?.stop();
+  files.rename("app.log", "app.log.1");
+  files.write(11, 1_000);
+  files.rename("app.log", "app.log.2");
+  files.gzip("app.log.2");
+  await files.start(
+    {},
+    {
+      ...createSourceFiles(createMounts(systemClock)),
+      packed: (file) => createCompressedFile(file, { bytesMax: 80, measuredBytes: 20 }),
+    },
+  );
+  await files.expectLines(20);
+  await eventually(() => expect(files.queue.stats()).toMatchObject({ fileGaps: 1 }));
 });
 
 it("F3: neither repeats nor skips a line when device and inode numbers change", async () => {
@@ -130,6 +163,20 @@ it("F7: skips and counts the hole of NULs that a truncation leaves under a write
   );
   await files.expectTexts(lines(1, 12));
   expect(files.source?.counters?.().nul_bytes).toBe(3_000_000);
+});
+
+it("F7: does not skip NULs behind which nothing is, since a writer may have reserved them", async () => {
+  writeFileSync(files.log(), Buffer.concat([Buffer.from("line 1\n"), Buffer.alloc(600_000)]));
+  await files.start();
+  await files.expectTexts(lines(1, 1));
+  await settle();
+  files.skip(10_000);
+  await settle();
+  const writer = openSync(files.log(), "r+");
+  for (let line = 2; line <= 9; line++) writeSync(writer, `line ${line}\n`, 7 * (line - 1));
+  closeSync(writer);
+  await files.expectTexts(lines(1, 9));
+  expect(files.source?.counters?.().nul_bytes).toBe(0);
 });
 
 it("F6: stores a last line without its end after a while, marked as one that may go on", async () => {

@@ -73,6 +73,7 @@ describe("links and directories", () => {
       gaps: 0,
       gap_bytes: 0,
       waiting: 0,
+      given_up: 0,
     });
   });
 });

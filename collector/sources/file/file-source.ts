@@ -10,12 +10,12 @@ import { createReportedFault } from "#collector/queue/reported-fault.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
 import type { PositionedSourceDependencies, Source, SourceDependencies } from "../source.ts";
 import { createDiscovery, type FileSourceConfig, isHung } from "./discovery.ts";
-import { createLedgers, generationAt } from "./ledger.ts";
+import { createHeldFiles } from "./held-files.ts";
+import { createLedgers } from "./ledger.ts";
 import { createMultiline, type Multiline, type MultilineConfig } from "./multiline.ts";
 import type { Placed } from "./placement.ts";
-import { fileKey } from "./position.ts";
 import { createReaders, type Followed, followedFile, whileRunning } from "./readers.ts";
-import type { FileStat, SourceFiles } from "./source-files.ts";
+import type { SourceFiles } from "./source-files.ts";
 import { createTail, fileCheckpoints, type Tail, type TailReports } from "./tail.ts";
 
 /** The dependencies of a `file` source. */
@@ -41,7 +41,6 @@ export const createFileSource = (
   const followed = new Map<string, Followed>();
   const tails = new Map<string, Tail>();
   const ledgers = createLedgers(() => dependencies.checkpoints(fileCheckpoints));
-  const parked = new Map<string, Pick<FileStat, "size" | "mtimeMs">>();
   const stopping = new AbortController();
   const { signal } = stopping;
   const counts = { lines: 0, dropped: 0, failures: 0, nul_bytes: 0, invalid_characters: 0 };
@@ -51,6 +50,8 @@ export const createFileSource = (
   const multiline = openMultiline(config.multiline);
 
   const follow = ({ key, file, position, kind }: Placed) => {
+    const { path, offset } = position;
+    log.info({ source: name, path, file: file.realPath, kind, offset }, "following a file");
     const tail = createTail(
       {
         source: name,
@@ -64,60 +65,22 @@ export const createFileSource = (
       { append: storing.append, clock, log },
       { truncated: discovery.truncated, ...createReports(name, counts, log) },
     );
-    parked.delete(key);
+    held.unpark(key);
     tails.set(key, tail);
     followed.set(key, followedFile(tail, kind));
     readers.begin(file.mount.mountpoint);
   };
 
+  const shared = { ...dependencies, tails, ledgers, signal };
   const discovery = createDiscovery(config, {
-    ...dependencies,
-    tails,
-    ledgers,
+    ...shared,
     follow,
     hasRoom: (opened) =>
       tails.size + opened < (config.maxHeldFiles ?? openFilesMax) && dependencies.files.hasRoom(),
-    isParked: (stat) => {
-      const at = parked.get(fileKey(stat));
-      return at?.size === stat.size && at.mtimeMs === stat.mtimeMs;
-    },
-    signal,
+    isParked: (stat) => held.isParked(stat),
   });
 
-  const unfollow = async (tail: Tail) => {
-    followed.delete(tail.key);
-    tails.delete(tail.key);
-    await tail.close();
-  };
-
-  /** Closes files that are read to their end, for those that wait. They are opened again when they have changed. */
-  const park = async (count: number) => {
-    const idle = [...followed.values()].filter(
-      ({ tail, isInUse }) => !isInUse && tail.isExhausted && discovery.isFound(tail),
-    );
-    idle.sort((a, b) => a.tail.changedAt - b.tail.changedAt);
-    for (const { tail } of idle.slice(0, count)) {
-      parked.set(tail.key, await tail.file.restat());
-      await unfollow(tail);
-    }
-  };
-
-  /** Reads a file to its end, to which nobody writes any more, and puts it into the ledger of its name. */
-  const finish = async (tail: Tail, buffer: Buffer) => {
-    await tail.finish(
-      buffer,
-      () => {
-        const { position, path, key } = tail;
-        const end: Checkpoint = { source: fileCheckpoints, key, value: null };
-        if (position.offset === 0) return [end];
-        const ledger = ledgers.of(path);
-        ledger.add(generationAt(key, position));
-        return [end, ledger.checkpoint()];
-      },
-      signal,
-    );
-    await unfollow(tail);
-  };
+  const held = createHeldFiles(config, followed, { ...shared, discovery });
 
   /** Reports a failure, once for all files that fail alike: a full disk would get a line of each. A mount that hangs reports itself. */
   const report = (error: unknown, path: string | undefined, reported: Set<string>) => {
@@ -134,7 +97,9 @@ export const createFileSource = (
     ...discovery,
     clock,
     signal,
-    finish,
+    finish: async (tail, buffer) => {
+      if (await tail.finish(buffer, signal)) await held.end(tail);
+    },
     report,
     fault,
   });
@@ -145,7 +110,8 @@ export const createFileSource = (
       try {
         await discovery.run();
         const { waiting } = discovery.counters();
-        if (waiting > 0) await park(waiting);
+        if (waiting > 0) await held.park(waiting);
+        await held.freeSpace();
         if (storing.waitedMs() >= lookMs) await saveSizes();
       } catch (error) {
         signal.throwIfAborted();
@@ -187,7 +153,7 @@ export const createFileSource = (
       followed.clear();
     },
     condition: fault.condition,
-    counters: () => ({ files: tails.size, ...counts, ...discovery.counters() }),
+    counters: () => ({ files: tails.size, ...counts, ...discovery.counters(), ...held.counters() }),
   };
 };
 

@@ -6,7 +6,7 @@ export interface Lines {
   readonly partial: boolean;
   /** Where in `chunk` the next read starts: after the last line. */
   readonly next: number;
-  /** Bytes of NULs that were skipped: the hole that a truncation leaves under a writer that keeps its offset. */
+  /** Bytes of NULs before text that were skipped: the hole that a truncation leaves under a writer that keeps its offset. */
   readonly nulBytes: number;
 }
 
@@ -63,7 +63,8 @@ const endOfText = (chunk: Uint8Array, start: number, stop: number, unit: CodeUni
 
 /**
  * Finds the complete lines of a chunk from `from` on. Returns the first one, and further ones until `admits` rejects a length; an incomplete
- * last line only if `final`. Splits a line of more than 1 MiB, and returns each piece alone. NULs at the beginning of a line are skipped.
+ * last line only if `final`. Splits a line of more than 1 MiB, and returns each piece alone. NULs at the beginning of a line are skipped if
+ * something follows them, or if `final`: a writer may have reserved them.
  */
 export const findLines = (
   chunk: Buffer,
@@ -75,7 +76,8 @@ export const findLines = (
   let start = from;
   while (start < chunk.length) {
     const text = endOfNuls(chunk, start, unit);
-    if (stopsAtHole && text > start && bounds.length > 0) break;
+    const isHole = stopsAtHole && text > start && bounds.length > 0;
+    if (isHole || (!final && chunk.length - text < unit.bytes)) break;
     nulBytes += text - start;
     start = text;
     const found = findNewline(chunk, start, unit);

@@ -11,6 +11,8 @@ const pollMs = { least: 100, most: 1_000, watched: 30_000 };
 const retryMs = 1_000;
 /** How long a rotated file, which no pattern matches any more, stays open for a writer that still uses it. */
 const rotatedIdleMs = 5 * minuteMs;
+/** The most compressed files of a mount that are read in turn: each takes a megabyte of memory. */
+const packedMax = 8;
 
 /** A followed file and when it is polled. */
 export interface Followed {
@@ -94,9 +96,12 @@ export const createReaders = (
         oldest.set(tail.path, file);
       if (file.dueAt <= now && tail.file.mount.mountpoint === mountpoint) due.push(file);
     }
+    let packed = 0;
     return due.filter(
       (file) =>
-        (file.tail.isExhausted || oldest.get(file.tail.path) === file) && mayRead(file.tail),
+        (file.tail.isExhausted || oldest.get(file.tail.path) === file) &&
+        mayRead(file.tail) &&
+        (file.kind !== "complete" || packed++ < packedMax),
     );
   };
 
@@ -113,6 +118,8 @@ export const createReaders = (
     let hasRead = false;
     const failed = new Set<string>();
     for (const file of dueFiles(mountpoint)) {
+      // Closed meanwhile.
+      if (file.isInUse || followed.get(file.tail.key) !== file) continue;
       file.isInUse = true;
       try {
         hasRead = (await readNext(file, buffer)) || hasRead;

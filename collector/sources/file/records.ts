@@ -29,7 +29,7 @@ export const findRecords = (chunk: Buffer, from: number, options: RecordOptions)
   const complete = joined(chunk, from, options, false);
   if (until !== "pause" || isFull || complete.next > from) return complete;
   const rest = linesIn(chunk, from, options, true);
-  return rest.bounds.length === 0 ? rest : toWhole(chunk, { ...rest, partial: true }, options);
+  return rest.bounds.length === 0 ? complete : toWhole(chunk, { ...rest, partial: true }, options);
 };
 
 const linesIn = (

@@ -74,5 +74,14 @@ it("does not read from the old offset of a file that is rewritten between the ch
   failsToRotate = false;
   while (await tail.step(buffer, signal));
   expect(lines.slice(6)).toEqual(["six"]);
+  // Nor has it ended if it is rewritten while it is read for the last time.
+  beforeRead = () => {
+    writeFileSync(path, "seven\n");
+    beforeRead = undefined;
+  };
+  expect(await tail.finish(buffer, signal)).toBe(false);
+  while (await tail.step(buffer, signal));
+  expect(await tail.finish(buffer, signal)).toBe(true);
+  expect(lines.slice(7)).toEqual(["seven"]);
   await tail.close();
 });

@@ -13,6 +13,7 @@ import type { Multiline } from "./multiline.ts";
 import {
   hasPrint,
   headOf,
+  markAt,
   noPrint,
   type Position,
   printBytesMax,
@@ -57,12 +58,8 @@ export interface Tail {
   checkpoint(): Checkpoint;
   /** Reads and stores the next lines; false if there was nothing to read. */
   step(buffer: Buffer, signal: AbortSignal): Promise<boolean>;
-  /** Stores the remaining lines, also an incomplete last one, and then `checkpoints`. */
-  finish(
-    buffer: Buffer,
-    checkpoints: () => readonly Checkpoint[],
-    signal: AbortSignal,
-  ): Promise<void>;
+  /** Stores the remaining lines, also an incomplete last one. False if the file has changed, so that it has not ended. */
+  finish(buffer: Buffer, signal: AbortSignal): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -107,6 +104,25 @@ const readChunk = async (
       ? hasPrint(chunk.subarray(0, head.bytes), head)
       : hasPrint(chunk.subarray(0, from), mark);
   return isSame ? { chunk, from } : null;
+};
+
+/** So many NULs are read at once: others have their turn meanwhile. */
+const nulBytesMax = 64 * 1024 * 1024;
+
+/** Returns where the NULs end that begin at an offset, or up to where they were read, and what is there. */
+const endOfNuls = async (
+  file: LogFile,
+  start: number,
+  buffer: Buffer,
+): Promise<{ at: number; before: "text" | "end" | "more" }> => {
+  const nuls = Buffer.alloc(buffer.length);
+  for (let at = start; at - start < nulBytesMax; at += nuls.length) {
+    const chunk = await file.read(buffer, at);
+    const isText = !chunk.equals(nuls.subarray(0, chunk.length));
+    if (isText) return { at: at + chunk.findIndex((byte) => byte !== 0), before: "text" };
+    if (chunk.length < nuls.length) return { at: at + chunk.length, before: "end" };
+  }
+  return { at: start + nulBytesMax, before: "more" };
 };
 
 /** Returns the position after what was found in a chunk, in which the position before is at `from`. */
@@ -154,6 +170,8 @@ const createRecordReader = (
   { lineOverheadBytes, log }: { lineOverheadBytes: number } & Pick<SourceDependencies, "log">,
 ) => {
   let charset: Charset | undefined;
+  /** Up to where there is nothing but NULs behind the position. */
+  let nulsUntil = 0;
 
   /** Returns how the file is read as text, which its first bytes may show. They are in `chunk` if that begins with the file. */
   const openCharset = async ({ path, offset }: Position, chunk: Buffer): Promise<Charset> => {
@@ -173,6 +191,22 @@ const createRecordReader = (
   return {
     reset: () => {
       charset = undefined;
+      nulsUntil = 0;
+    },
+    /** Returns the position behind NULs that no chunk holds, once text follows them: a writer may have reserved them. "more" if it has to look on. */
+    findBehindNuls: async (
+      position: Position,
+      buffer: Buffer,
+      until: ReadUntil,
+    ): Promise<Position | "more" | "nothing"> => {
+      const { offset } = position;
+      const { at, before } = await endOfNuls(file, Math.max(offset, nulsUntil), buffer);
+      nulsUntil = before === "more" ? at : 0;
+      if (before === "more") return before;
+      const end = at - (at % (charset?.unit.bytes ?? 1));
+      if (end === offset || (before === "end" && until !== "file")) return "nothing";
+      const head = await headOf(file, end);
+      return { ...position, offset: end, head, mark: await markAt(file, end) };
     },
     /** Reads the next records; null if the bytes before the position have changed. Reads more if the buffer holds none. */
     read: async (position: Position, buffer: Buffer, until: ReadUntil) => {
@@ -196,6 +230,25 @@ const createRecordReader = (
       }
     },
   };
+};
+
+/** Returns what was found in a chunk as a batch of the queue. */
+const batchOf = (
+  { path, offset, part }: Position,
+  { chunk, from, found, text }: { chunk: Buffer; from: number; found: Lines; text: Charset },
+  { source, at }: { source: string; at: number },
+) => {
+  const { invalidCharacters, ...decoded } = decodeFileLines(text, chunk, found.bounds);
+  const batch = batchLines({
+    ...decoded,
+    source,
+    path,
+    observedAtMs: at,
+    offset: offset - from,
+    partial: found.partial,
+    part: part ?? (found.partial ? 1 : undefined),
+  });
+  return { batch, invalidCharacters };
 };
 
 /** Follows `file` under its `key` from `start` on. */
@@ -251,20 +304,6 @@ export const createTail = (
     value: savePosition(moved),
   });
 
-  const batchOf = (chunk: Buffer, from: number, lines: Lines, text: Charset) => {
-    const { invalidCharacters, ...decoded } = decodeFileLines(text, chunk, lines.bounds);
-    const batch = batchLines({
-      ...decoded,
-      source,
-      path,
-      observedAtMs: clock.now(),
-      offset: position.offset - from,
-      partial: lines.partial,
-      part: position.part ?? (lines.partial ? 1 : undefined),
-    });
-    return { batch, invalidCharacters };
-  };
-
   /** After a pause, all that is left is a record that may go on, and then a line without its end. */
   const readUntil = (multiline: Multiline | undefined): ReadUntil => {
     if (!isExhausted || size <= position.offset) return "complete";
@@ -272,6 +311,17 @@ export const createTail = (
     const { timeoutMs = 0 } = multiline ?? {};
     if (pauseMs >= Math.max(partialAfterMs, timeoutMs)) return "pause";
     return multiline !== undefined && pauseMs >= timeoutMs ? "joined" : "complete";
+  };
+
+  const skipNuls = async (
+    ...[buffer, until, signal]: Parameters<typeof store>
+  ): Promise<"stored" | "nothing"> => {
+    const moved = await records.findBehindNuls(position, buffer, until);
+    if (typeof moved === "string") return moved === "more" ? "stored" : "nothing";
+    await append([], { checkpoints: [save(moved)], signal });
+    reports.skipped(path, moved.offset - position.offset);
+    position = moved;
+    return "stored";
   };
 
   /** Reads and stores the next records; "truncated" if the file is another one now. */
@@ -283,10 +333,12 @@ export const createTail = (
     const read = await records.read(position, buffer, until);
     if (read === null) return "truncated";
     const { chunk, from, found: lines, text } = read;
-    if (lines.next === startOfText(position, from, text)) return "nothing";
+    const start = startOfText(position, from, text);
+    if (lines.next === start)
+      return chunk[start] === 0 ? await skipNuls(buffer, until, signal) : "nothing";
     const moved = await positionAfter(file, { ...position, size: seen?.size ?? 0 }, read);
     ahead = moved;
-    const { batch, invalidCharacters } = batchOf(chunk, from, lines, text);
+    const { batch, invalidCharacters } = batchOf(position, read, { source, at: clock.now() });
     await append(batch, { checkpoints: [save(moved)], signal }).catch((error: unknown) => {
       ahead = position;
       throw error;
@@ -347,9 +399,14 @@ export const createTail = (
       isExhausted = outcome === "nothing";
       return outcome === "stored";
     },
-    finish: async (buffer, checkpoints, signal) => {
-      while ((await store(buffer, "file", signal)) === "stored");
-      await append([], { checkpoints: checkpoints(), signal });
+    finish: async (buffer, signal) => {
+      await look();
+      if (!isExhausted) return false;
+      let outcome = await store(buffer, "file", signal);
+      while (outcome === "stored") outcome = await store(buffer, "file", signal);
+      // Its next look is a change, and the next step begins anew.
+      if (outcome === "truncated") seen = undefined;
+      return outcome === "nothing";
     },
     close: () => file.close(),
   };

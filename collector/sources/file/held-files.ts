@@ -1,0 +1,107 @@
+/* Closes followed files: at their end for others that wait, and deleted ones for their space, which is free only once nobody has them open. */
+import type { Checkpoint } from "#collector/queue/record.ts";
+import type { PositionedSourceDependencies } from "../source.ts";
+import type { Discovery, FileSourceConfig } from "./discovery.ts";
+import { generationAt, type Ledgers } from "./ledger.ts";
+import { fileKey } from "./position.ts";
+import type { Followed } from "./readers.ts";
+import type { FileStat } from "./source-files.ts";
+import { fileCheckpoints, type Tail } from "./tail.ts";
+
+interface Dependencies extends Pick<PositionedSourceDependencies, "append" | "log"> {
+  readonly tails: Map<string, Tail>;
+  readonly ledgers: Ledgers;
+  readonly discovery: Pick<Discovery, "isFound" | "store" | "expectUnfinished">;
+  readonly signal: AbortSignal;
+}
+
+/** Creates what closes the files of `followed`. */
+export const createHeldFiles = (
+  { name: source = "file", maxHeldMb = 1_024 }: FileSourceConfig,
+  followed: Map<string, Followed>,
+  { tails, ledgers, discovery, append, log, signal }: Dependencies,
+) => {
+  const { isFound } = discovery;
+  const parked = new Map<string, Pick<FileStat, "size" | "mtimeMs">>();
+  let givenUp = 0;
+
+  const unfollow = async (tail: Tail) => {
+    followed.delete(tail.key);
+    tails.delete(tail.key);
+    await tail.close();
+  };
+
+  const end = async (tail: Tail) => {
+    const { position, path, key, file } = tail;
+    const checkpoints: Checkpoint[] = [{ source: fileCheckpoints, key, value: null }];
+    if (position.offset > 0) {
+      const ledger = ledgers.of(path);
+      ledger.add(generationAt(key, position));
+      checkpoints.push(ledger.checkpoint());
+    }
+    await discovery.store(file.isCut ? [{ path, bytes: 0 }] : [], checkpoints);
+    await unfollow(tail);
+  };
+
+  const closeDeleted = async ({ tail }: Followed) => {
+    await tail.look();
+    const bytes = tail.size - tail.position.offset;
+    if (bytes === 0) return await end(tail);
+    // What nothing continues is a gap.
+    await append([], { checkpoints: [tail.checkpoint()], signal });
+    await unfollow(tail);
+    discovery.expectUnfinished();
+    givenUp += 1;
+    log.warn(
+      { source, path: tail.path, bytes },
+      "closed a deleted file that is not read: too many",
+    );
+  };
+
+  /** Returns the deleted files, the oldest first, with their sizes. */
+  const findDeleted = async () => {
+    const deleted: { file: Followed; size: number }[] = [];
+    for (const file of followed.values()) {
+      if (isFound(file.tail)) continue;
+      const stat = await file.tail.file.restat().catch(() => undefined);
+      if (stat?.links === 0) deleted.push({ file, size: stat.size });
+    }
+    return deleted;
+  };
+
+  return {
+    counters: () => ({ given_up: givenUp }),
+    isParked: (stat: FileStat): boolean => {
+      const at = parked.get(fileKey(stat));
+      return at?.size === stat.size && at.mtimeMs === stat.mtimeMs;
+    },
+    /** Puts a file that is read to its end into the ledger of its name, and closes it. */
+    end,
+    unpark: (key: string) => parked.delete(key),
+    /** Closes files that are read to their end. They are opened again when they have changed. */
+    park: async (count: number) => {
+      const idle = [...followed.values()].filter(
+        ({ tail, isInUse }) => !isInUse && tail.isExhausted && isFound(tail),
+      );
+      idle.sort((a, b) => a.tail.changedAt - b.tail.changedAt);
+      for (const { tail } of idle.slice(0, count)) {
+        parked.set(tail.key, await tail.file.restat());
+        await unfollow(tail);
+      }
+    },
+    /** Closes deleted files, the oldest first, as long as they hold more bytes than they may. */
+    freeSpace: async () => {
+      const deleted = await findDeleted();
+      let bytes = deleted.reduce((sum, { size }) => sum + size, 0);
+      for (const { file, size } of deleted) {
+        if (bytes <= maxHeldMb * 1024 * 1024) return;
+        if (file.isInUse) continue;
+        bytes -= size;
+        file.isInUse = true;
+        await closeDeleted(file).finally(() => {
+          file.isInUse = false;
+        });
+      }
+    },
+  };
+};
