@@ -54,6 +54,7 @@ it("prints the documented bundle and nothing else, while a collector has the que
     },
     labels: { env: "prod" },
     forwarder: { endpoint: "core.example.net:8443", server_name: null },
+    routes: { ingest: "direct", management: null, note: null },
     certificate: {
       identity: host.identity,
       serial_number: "1a2b3c",

@@ -3,8 +3,11 @@ import { join, resolve } from "node:path";
 import { isLoopbackHost } from "#kit/confidential-url.ts";
 import { errorCode, fileFault } from "#kit/describe-error.ts";
 import { Secret } from "#kit/secret.ts";
+import type { CollectorConfig } from "#proto/collector-config/parse.ts";
 import {
   hostPortForm,
+  isProxyUrl,
+  proxyUrlForm,
   rootAcknowledgement,
   splitHostPort,
 } from "#proto/collector-config/schema.ts";
@@ -31,6 +34,10 @@ export const enrollFlags = {
   "identity-prefix": "text",
   "ca-bundle": "text",
   "ingest-ca-bundle": "text",
+  proxy: "text",
+  "proxy-credentials-file": "text",
+  "proxy-ca-file": "text",
+  "no-proxy": "text",
   "allow-root-acknowledged": "text",
   "config-dir": "text",
   "data-dir": "text",
@@ -50,6 +57,8 @@ export interface EnrollOptions {
   /** Texts of the bundles. */
   coreCaPem: string | undefined;
   ingestCaPem: string;
+  /** How core is reached now, and by the config that is written. */
+  proxy: CollectorConfig["proxy"];
   runAsRootAcknowledged: boolean;
   paths: {
     configDir: string;
@@ -106,6 +115,7 @@ export const readEnrollOptions = async (
     identity: readIdentity(required("identity-prefix"), deviceId),
     coreCaPem,
     ingestCaPem,
+    proxy: readProxy(flags),
     runAsRootAcknowledged: acknowledgement !== undefined,
     paths: enrollPaths(flags["config-dir"], flags["data-dir"]),
     reenroll: flags.reenroll,
@@ -155,6 +165,27 @@ export const readCoreUrl = (
       ? "--core must be https://, or http:// on 127.0.0.0/8, ::1 or localhost"
       : "--core must be https:// (http:// needs --insecure-loopback-http and a loopback address)",
   );
+};
+
+const readProxy = ({
+  proxy,
+  "proxy-credentials-file": credentialsFile,
+  "proxy-ca-file": caFile,
+  "no-proxy": noProxy = "",
+}: Partial<FlagValues<typeof enrollFlags>>): EnrollOptions["proxy"] => {
+  const more = [credentialsFile, caFile, noProxy].some(Boolean);
+  if (more && (proxy === undefined || proxy === "environment"))
+    throw usageFailure(
+      "--proxy-credentials-file, --proxy-ca-file and --no-proxy need a --proxy URL",
+    );
+  if (proxy === undefined || proxy === "environment") return proxy;
+  if (!isProxyUrl(proxy)) throw usageFailure(`--proxy must be environment, or ${proxyUrlForm}`);
+  return {
+    url: proxy,
+    credentialsFile: credentialsFile && resolve(credentialsFile),
+    caFile: caFile && resolve(caFile),
+    noProxy: noProxy.split(/[\s,]+/).filter(Boolean),
+  };
 };
 
 const readIdentity = (prefix: string, deviceId: string) => {

@@ -14,16 +14,17 @@ import {
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCa, createTestKey, type TestCa, x509 } from "#scripts/lab/ca/test-pki.ts";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { createServerTls, startConnectProxy } from "#tests/fakes/connect-proxy.ts";
 import {
   issueFor,
   type ManagementServer,
   refusal,
   startManagementServer,
 } from "#tests/fakes/management-server.ts";
-import { newFolder } from "#tests/support/new-folder.ts";
+import { newFolder, whenDone } from "#tests/support/new-folder.ts";
 import { loadConfig } from "../config/load-config.ts";
 import { runCommandLine } from "./command-line.ts";
 
@@ -173,6 +174,57 @@ it("E12: leaves the raw token in no file, output or error", async () => {
   for (const output of outputs) expect(output).not.toContain(token.slice(6, 20));
   for (const path of await allFiles(etc()))
     expect(await readFile(path, "latin1")).not.toContain(token.slice(6, 20));
+});
+
+describe("a proxy", () => {
+  const withProxy = async (options?: Parameters<typeof startConnectProxy>[0]) => {
+    const proxy = await startConnectProxy(options);
+    whenDone(() => proxy.close());
+    return proxy;
+  };
+
+  it("is the way to core for the request, and by the config that is written", async () => {
+    const proxy = await withProxy({ credentials: "user:a-password" });
+    const credentialsFile = join(dir, "proxy-credentials");
+    await writeFile(credentialsFile, "user:a-password", { mode: 0o600 });
+    const flags = ["--proxy", proxy.url, "--no-proxy", "a.test, 10.0.0.0/8"];
+    await fails(1, "demands credentials (HTTP 407): set proxy.credentials_file", flags);
+    const env = await succeeds([...flags, "--proxy-credentials-file", credentialsFile]);
+    expect(proxy.requests.at(-1)?.authority).toBe(`localhost:${server.port}`);
+    expect((await loadWritten()).config?.proxy).toEqual({
+      url: proxy.url,
+      credentialsFile,
+      noProxy: ["a.test", "10.0.0.0/8"],
+      caFile: undefined,
+    });
+    expect(env.out() + env.err() + (await read(configFile()))).not.toContain("a-password");
+  });
+
+  it("of the environment is used with --proxy environment alone, and named otherwise", async () => {
+    const proxy = await withProxy();
+    const variables = { HTTPS_PROXY: proxy.url };
+    const env = await succeeds([], { variables });
+    expect(env.err()).toContain(
+      "HTTPS_PROXY is set and not used: proxy is not configured; --proxy environment uses it",
+    );
+    expect(proxy.requests).toEqual([]);
+    await succeeds(["--force", "--proxy", "environment"], { variables });
+    expect(proxy.requests).toHaveLength(1);
+    expect((await loadWritten()).config?.proxy).toBe("environment");
+  });
+
+  it("that shows a certificate in place of core's is named, and gets no token", async () => {
+    const proxy = await withProxy();
+    proxy.fail({ intercept: await createServerTls(await createTestCa()) });
+    await fails(1, "answers for core with its own certificate", ["--proxy", proxy.url]);
+    expect(server.calls).toEqual([]);
+  });
+
+  it("is a URL without credentials, or environment, and has no flags of its own otherwise", async () => {
+    await fails(2, "without credentials and path", ["--proxy", "http://user:pass@proxy.test"]);
+    await fails(2, "need a --proxy URL", ["--no-proxy", "a.test"]);
+    await fails(2, "need a --proxy URL", ["--proxy", "environment", "--proxy-ca-file", "x"]);
+  });
 });
 
 it("rejects a token as an argument with exit code 2, and sends nothing", async () => {

@@ -10,6 +10,7 @@ import {
 } from "#proto/collector-config/schema.ts";
 import type { CertificateIssued } from "#proto/management/enroll.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
+import { unusedProxy } from "../connect/proxy.ts";
 import type { CollectorEnv } from "../env.ts";
 import { makeOwnDirectory, writeDurably } from "../files/private-files.ts";
 import { CredentialsError, describeCertificate } from "../identity/credentials.ts";
@@ -52,6 +53,11 @@ export const enrollCommand = defineCommand({
   --identity-prefix <URI/>      an allowed prefix of the enrollment policy
   --ca-bundle <path>            authorities of core's certificate, and of ingest by default
   --ingest-ca-bundle <path>     authorities of the ingest listener's certificate
+  --proxy <URL>                 reach core through this CONNECT proxy, also later; or: environment
+  --proxy-credentials-file <path>
+                                user:password for it; mode 0600
+  --proxy-ca-file <path>        authorities of an https:// proxy's certificate
+  --no-proxy <list>             hosts, domains and CIDR blocks that are reached directly
   --allow-root-acknowledged I-UNDERSTAND-ROOT-MODE
                                 required if the collector will run as root
   --config-dir <path>           default /etc/svc-collector
@@ -135,10 +141,19 @@ const obtainCredentials = async (
     identity: options.identity,
     certificateSha256: "",
   });
+  const proxy = { setting: options.proxy, variables: env.variables };
+  const note = unusedProxy(proxy);
+  if (note !== null) progress(`${note}; --proxy environment uses it`);
   progress(`created a key on this host; requesting a certificate from ${options.coreUrl}`);
   const call = () =>
     callEnroll(
-      { baseUrl: options.coreUrl, caPem: options.coreCaPem, serverName: undefined, timeoutMs },
+      {
+        baseUrl: options.coreUrl,
+        caPem: options.coreCaPem,
+        serverName: undefined,
+        timeoutMs,
+        proxy,
+      },
       token,
       {
         csr_pem: request.csrPem,
@@ -197,7 +212,7 @@ const configHeader = `# Written by svc-collector enroll. It contains no secret. 
 
 /** Returns the YAML of a new config: without `host_id` and with fixed paths, so that one text fits every host with the same directories. */
 const generateConfig = (
-  { paths, coreUrl, insecure, coreCaPem, ingest, runAsRootAcknowledged }: EnrollOptions,
+  { paths, coreUrl, insecure, coreCaPem, ingest, proxy, runAsRootAcknowledged }: EnrollOptions,
   ingestCaFile: string,
 ) =>
   configHeader +
@@ -216,6 +231,7 @@ const generateConfig = (
         },
       },
       buffer: { dir: paths.data },
+      ...(proxy === undefined ? {} : { proxy: proxyText(proxy) }),
       // Heartbeats need TLS, which an enrollment over plain HTTP does not have.
       ...(insecure
         ? {}
@@ -228,6 +244,16 @@ const generateConfig = (
     },
     { lineWidth: 0 },
   );
+
+const proxyText = (proxy: NonNullable<EnrollOptions["proxy"]>) =>
+  proxy === "environment"
+    ? proxy
+    : {
+        url: proxy.url,
+        ...(proxy.credentialsFile && { credentials_file: proxy.credentialsFile }),
+        ...(proxy.noProxy.length > 0 && { no_proxy: proxy.noProxy }),
+        ...(proxy.caFile && { ca_file: proxy.caFile }),
+      };
 
 const describe = async (
   options: EnrollOptions,

@@ -33,7 +33,10 @@ export const renewCommand = defineCommand({
   flags: { config: "text", core: "text", "ca-bundle": "text" },
   run: async (flags, env, progress) => {
     const loaded = await loadUsableConfig(flags.config, env);
-    const transport = await chooseTransport(loaded, flags.core, flags["ca-bundle"]);
+    const transport = {
+      ...(await chooseTransport(loaded, flags.core, flags["ca-bundle"])),
+      proxy: { setting: loaded.config.proxy, variables: env.variables },
+    };
     const directory = openIdentityDirectory(identityDirectoryFor(loaded.config), env);
     try {
       progress(`requesting a successor of the certificate from ${transport.baseUrl}`);

@@ -122,6 +122,11 @@ it("describeStatus aligns every line, formats durations in two units and sizes i
       last_ack_at: "2026-06-03T11:03:00.000Z",
       last_error: "unavailable: away",
     },
+    routes: {
+      ingest: "through the proxy proxy.test:3128",
+      management: "direct",
+      note: "HTTPS_PROXY is set and not used: proxy is not configured",
+    },
     heartbeat: null,
     certificate: {
       serial_number: "1a",
@@ -154,6 +159,9 @@ queue        12 records, 4.1 KiB of 100 MiB, oldest 3 s, 0 dropped, 1 dead lette
              lost by damage of the queue's files: 5 records
 forwarding   not connected to core:8443, last ack 1 min 5 s ago
              unavailable: away
+routes       ingest through the proxy proxy.test:3128
+             management direct
+             HTTPS_PROXY is set and not used: proxy is not configured
 heartbeats   off: the config has no management.core_url
 certificate  valid until 2026-06-21T00:00:00Z (in 17 d 12 h), serial 1a
 renewal      retrying, next at 2026-06-03T11:04:35Z (in 30 s)

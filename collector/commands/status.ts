@@ -10,8 +10,7 @@ export const describeStatus = (status: CollectorStatus): string => {
   const now = Date.parse(status.now);
   const ago = (time: string) => `${duration(now - Date.parse(time))} ago`;
   const at = (time: string) => `${time.slice(0, 19)}Z (${relative(Date.parse(time) - now)})`;
-  const { config, queue, forwarder, heartbeat, certificate, renewal } = status;
-  const { last_ack_at: ackAt } = forwarder;
+  const { config, queue, forwarder, routes, heartbeat, certificate, renewal } = status;
   const { next_attempt_at: renewalAt } = renewal;
   const rows: Row[] = [
     [
@@ -37,11 +36,8 @@ export const describeStatus = (status: CollectorStatus): string => {
       ...status.conditions.map((condition) => `at risk: ${describeCondition(condition)}`),
       ...describeLosses(status),
     ],
-    [
-      "forwarding",
-      `${describeConnection(forwarder)} ${forwarder.endpoint}, ${ackAt === null ? "no ack yet" : `last ack ${ago(ackAt)}`}`,
-      ...optional(forwarder.last_error),
-    ],
+    ["forwarding", ...describeForwarding(forwarder, ago)],
+    ["routes", ...describeWays(routes)],
     ["heartbeats", ...describeHeartbeats(heartbeat, ago)],
     [
       "certificate",
@@ -74,6 +70,21 @@ const describeHeartbeats = (
   const { last_success_at: at, last_error: error } = heartbeat;
   return [at === null ? "none accepted yet" : `last accepted ${ago(at)}`, ...optional(error)];
 };
+
+const describeForwarding = (
+  forwarder: CollectorStatus["forwarder"],
+  ago: (time: string) => string,
+): string[] => {
+  const { endpoint, last_ack_at: at, last_error: error } = forwarder;
+  const lastAck = at === null ? "no ack yet" : `last ack ${ago(at)}`;
+  return [`${describeConnection(forwarder)} ${endpoint}, ${lastAck}`, ...optional(error)];
+};
+
+const describeWays = ({ ingest, management, note }: CollectorStatus["routes"]): string[] => [
+  `ingest ${ingest}`,
+  ...lineIf(management !== null, `management ${management}`),
+  ...optional(note),
+];
 
 /** Describes what the queue and its files have lost, or may lose. */
 const describeLosses = ({ queue, quarantine, conditions }: CollectorStatus): string[] => [

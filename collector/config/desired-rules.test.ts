@@ -40,6 +40,8 @@ describe("rejectedChanges", () => {
     ["forwarder.endpoint", text.replace("core.example.net:8443", "evil.test:1")],
     ["forwarder.mtls", text.replace("mtls: {", "mtls: {server_name: evil.test, ")],
     ["forwarder.mtls", text.replace("/i/ca.pem", "/tmp/ca.pem")],
+    ["proxy", `${text}proxy: {url: "http://evil.test:3128"}\n`],
+    ["proxy", `${text}proxy: environment\n`],
     ["management", text.replace("https://core.example.net", "https://evil.test")],
     ["management", text.replace("apply_desired_config: true", "apply_desired_config: false")],
     ["management", text.replace("file_roots: [", "file_roots: [/, ")],

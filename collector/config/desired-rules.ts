@@ -11,6 +11,7 @@ const fixedKeys: readonly [key: string, value: (config: CollectorConfig) => unkn
   ["run_as_root_acknowledged", ({ runAsRootAcknowledged }) => runAsRootAcknowledged],
   ["forwarder.endpoint", ({ forwarder }) => forwarder.endpoint],
   ["forwarder.mtls", ({ forwarder }) => forwarder.mtls],
+  ["proxy", ({ proxy }) => proxy],
   // Without the reporting-only keys, which have no effect.
   [
     "management",

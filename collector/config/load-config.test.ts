@@ -20,6 +20,31 @@ it("accepts the config of an enrolled host, with paths from its directory and th
   expect(loaded.credentials?.identity).toBe(host.identity);
 });
 
+/** Configures a proxy with files, which are valid unless given. */
+const withProxyFiles = async (
+  { dir, config, configText, ca }: EnrolledHost,
+  given: { credentials?: string; mode?: number; ca?: string } = {},
+) => {
+  const { credentials = "user:pass:word\n", mode = 0o600 } = given;
+  await writeFile(join(dir, "proxy-credentials"), credentials, { mode });
+  await writeFile(join(dir, "proxy-ca.pem"), given.ca ?? ca.pem);
+  const files = "credentials_file: proxy-credentials, ca_file: proxy-ca.pem";
+  await writeFile(config, `${configText}proxy: {url: "https://proxy.test:3129", ${files}}\n`);
+};
+
+it("accepts a proxy with its files", async () => {
+  const host = await createEnrolledHost();
+  await withProxyFiles(host);
+  const loaded = await loadConfig(host.config, asUser);
+  expect(loaded.errors).toEqual([]);
+  expect(loaded.config?.proxy).toEqual({
+    url: "https://proxy.test:3129",
+    credentialsFile: join(host.dir, "proxy-credentials"),
+    noProxy: [],
+    caFile: join(host.dir, "proxy-ca.pem"),
+  });
+});
+
 const keyPath = "forwarder.mtls.key_file";
 const certPath = "forwarder.mtls.cert_file";
 const caPath = "forwarder.mtls.ca_file";
@@ -61,6 +86,21 @@ const faults: [name: string, path: string, change: (host: EnrolledHost) => Promi
     "another host_id",
     "host_id",
     (host) => writeFile(host.config, `${host.configText}host_id: ${host.identity}/`),
+  ],
+  [
+    "C1: credentials of the proxy that others may read",
+    "proxy.credentials_file",
+    (host) => withProxyFiles(host, { credentials: "user:password", mode: 0o644 }),
+  ],
+  [
+    "credentials of the proxy without a password",
+    "proxy.credentials_file",
+    (host) => withProxyFiles(host, { credentials: "user" }),
+  ],
+  [
+    "malformed authorities of the proxy",
+    "proxy.ca_file",
+    (host) => withProxyFiles(host, { ca: "no" }),
   ],
   ["a missing file", "", (host) => rm(host.config)],
   ["a text that is not UTF-8", "", (host) => writeFile(host.config, Uint8Array.of(0xff, 0xfe))],

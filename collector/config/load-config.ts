@@ -12,6 +12,7 @@ import {
   parseTree,
   type TreePath,
 } from "#proto/collector-config/tree.ts";
+import { readProxyAuthorities, readProxyCredentials } from "../connect/tunnel.ts";
 import { readPrivateText, readTrustedText, UnsafeFileError } from "../files/private-files.ts";
 import {
   type Credentials,
@@ -98,6 +99,7 @@ export const loadConfig = async (
     );
   await loadCredentials(loaded, config, reject);
   await loadAuthorities(loaded, config, reject);
+  await checkProxyFiles(config, reject);
   await checkBuffer(config, reject);
   checkFilePatterns(loaded.path, config, reject);
   await checkLinePatterns(config, reject);
@@ -150,7 +152,8 @@ const describeFault = (loaded: LoadedConfig, error: unknown): string => {
 
 const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig => {
   const absolute = (path: string) => (isAbsolute(path) ? path : resolve(base, path));
-  const { forwarder, buffer, management } = config;
+  const optional = (path: string | undefined) => (path === undefined ? undefined : absolute(path));
+  const { forwarder, buffer, proxy, management } = config;
   const { mtls } = forwarder;
   return {
     ...config,
@@ -173,10 +176,15 @@ const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig =>
       },
     },
     buffer: { ...buffer, dir: absolute(buffer.dir) },
-    management: {
-      ...management,
-      caFile: management.caFile === undefined ? undefined : absolute(management.caFile),
-    },
+    proxy:
+      typeof proxy === "object"
+        ? {
+            ...proxy,
+            credentialsFile: optional(proxy.credentialsFile),
+            caFile: optional(proxy.caFile),
+          }
+        : proxy,
+    management: { ...management, caFile: optional(management.caFile) },
   };
 };
 
@@ -229,6 +237,18 @@ const loadAuthorities = async (
   if (management.caFile === undefined) return;
   const coreCaPem = await read(management.caFile, ["management", "ca_file"]);
   if (coreCaPem !== undefined) loaded.coreCaPem = coreCaPem;
+};
+
+/** Rejects files of the proxy that cannot be used now; each connection reads them anew. */
+const checkProxyFiles = async ({ proxy }: CollectorConfig, reject: Reject): Promise<void> => {
+  if (typeof proxy !== "object") return;
+  const { credentialsFile, caFile } = proxy;
+  if (credentialsFile !== undefined)
+    await readProxyCredentials(credentialsFile).catch((error) =>
+      reject(["proxy", "credentials_file"], error),
+    );
+  if (caFile !== undefined)
+    await readProxyAuthorities(caFile).catch((error) => reject(["proxy", "ca_file"], error));
 };
 
 const checkBuffer = async ({ buffer }: CollectorConfig, reject: Reject): Promise<void> => {

@@ -1,13 +1,14 @@
 import type { ClientHttp2Session } from "node:http2";
-import { connect } from "node:tls";
 import { fullJitterMs } from "#kit/backoff.ts";
 import { type Clock, hourMs, minuteMs } from "#kit/clock.ts";
 import { type Entropy, fraction } from "#kit/entropy.ts";
 import type { Log } from "#kit/log.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import { GrpcError } from "#proto/grpc-status.ts";
+import { openTls } from "../connect/open-tls.ts";
+import type { ProxyChoice } from "../connect/proxy.ts";
+import { createResumeTls, tlsServer } from "../connect/resume-tls.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
-import { createResumeTls, tlsServer } from "../identity/resume-tls.ts";
 import type { Queue } from "../queue/queue.ts";
 import { AccountTimeoutError } from "./account-sender.ts";
 import type { BatchLimits } from "./batch.ts";
@@ -337,20 +338,34 @@ export const createConnector = (
   endpoint: string,
   { serverName, ...tls }: ForwarderTls,
   clock: Pick<Clock, "monotonic" | "sleep">,
+  proxy?: ProxyChoice,
 ): ((options: { compress: boolean }) => GrpcConnection) => {
   const authority = `https://${endpoint}`;
   const settings = { ...tls, ...tlsServer(new URL(authority), serverName), ALPNProtocols: ["h2"] };
   const resume = createResumeTls();
-  const createConnection = () => resume((session) => connect({ ...settings, ...session }));
-  return ({ compress }) =>
-    openGrpcConnection({
-      authority,
-      createConnection,
-      responseBytesMax: ackBytesMax,
-      ...pings,
-      clock,
-      ...(compress ? { compress: createCompressor("gzip") } : {}),
-    });
+  return ({ compress }) => {
+    let connection: GrpcConnection | undefined;
+    return {
+      run: async (call) => {
+        const { signal } = call;
+        const socket = await openTls(settings, { proxy, resume, signal }).catch((cause) => {
+          signal.throwIfAborted();
+          throw new GrpcError("unavailable", cause.message, { cause });
+        });
+        connection = openGrpcConnection({
+          authority,
+          createConnection: () => socket,
+          responseBytesMax: ackBytesMax,
+          ...pings,
+          clock,
+          ...(compress ? { compress: createCompressor("gzip") } : {}),
+        });
+        await connection.run(call);
+      },
+      session: () => connection?.session(),
+      abort: () => connection?.abort(),
+    };
+  };
 };
 
 /** Why a stream ended. */

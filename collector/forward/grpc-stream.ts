@@ -113,6 +113,7 @@ const connected = (
     const abort = () => reject(signal.reason);
     if (signal.aborted) abort();
     else if (session.destroyed) reject(failure());
+    else if (!session.connecting) resolve();
     signal.addEventListener("abort", abort, { once: true });
     session.once("close", () => reject(failure()));
     session.once("connect", () => {

@@ -4,7 +4,7 @@ import { connect } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { type ManagementServer, startManagementServer } from "#tests/fakes/management-server.ts";
-import { createResumeTls } from "../identity/resume-tls.ts";
+import { createResumeTls } from "../connect/resume-tls.ts";
 import { postJson, type TransportOptions } from "./transport.ts";
 
 const servers: ManagementServer[] = [];

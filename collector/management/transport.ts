@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import {
   type ClientHttp2Session,
@@ -7,12 +8,14 @@ import {
 } from "node:http2";
 import { connect as connectTcp, type Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { connect as connectTls } from "node:tls";
+import type { TLSSocket } from "node:tls";
 import { errorCode } from "#kit/describe-error.ts";
 import { jsonLimits } from "#kit/foreign-json.ts";
 import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
+import { openTls } from "../connect/open-tls.ts";
+import { type ProxyChoice, ProxyError } from "../connect/proxy.ts";
+import { isUntrusted, type ResumeTls, tlsServer } from "../connect/resume-tls.ts";
 import type { Credentials } from "../identity/credentials.ts";
-import { type ResumeTls, tlsServer } from "../identity/resume-tls.ts";
 import {
   ManagementError,
   type ManagementFailure,
@@ -29,6 +32,8 @@ export interface TransportOptions {
   serverName: string | undefined;
   /** The timeout of the whole exchange. */
   timeoutMs: number;
+  /** Directly without it, as always by plain HTTP: what is loopback here is not there. */
+  proxy?: ProxyChoice;
   /** Resumes the TLS session of the previous request, so all requests must present the same credentials. */
   resume?: ResumeTls;
   /** Returns an open session for requests to use, with the same server, name, authorities and credentials; undefined without one. */
@@ -104,9 +109,9 @@ const exchangeJson = async (
         end = () => stream.close(constants.NGHTTP2_CANCEL);
         return response;
       }
-      const { socket, protocol } = openConnection(url, options, request.credentials);
+      const socket = await openConnection(url, options, request.credentials, signal);
       end = () => socket.destroy();
-      if ((await protocol) !== "h2") return exchangeHttp1(socket, url, headers, body);
+      if (socket.alpnProtocol !== "h2") return exchangeHttp1(socket, url, headers, body);
       const session = connectHttp2(url.origin, { createConnection: () => socket });
       session.on("error", () => undefined);
       return exchangeHttp2(session, url, headers, body).response;
@@ -144,6 +149,12 @@ const clockFailure = async (
 };
 
 const connectionFailure = (error: unknown): ManagementFailure => {
+  if (error instanceof ProxyError)
+    return {
+      code: error.code,
+      action: error.code === "unreachable" ? "retry" : "stop",
+      message: error.message,
+    };
   const reason = error instanceof Error ? error.message : "";
   const code = errorCode(error) ?? "";
   if (code === "ERR_TLS_CERT_ALTNAME_INVALID")
@@ -152,7 +163,7 @@ const connectionFailure = (error: unknown): ManagementFailure => {
       action: "stop",
       message: "the server's certificate is for another name",
     };
-  if (/^(CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT_)/.test(code))
+  if (isUntrusted(error))
     return {
       code: "server_untrusted",
       action: "stop",
@@ -172,18 +183,17 @@ const connectionFailure = (error: unknown): ManagementFailure => {
   };
 };
 
-const openConnection = (
+const openConnection = async (
   url: URL,
   options: TransportOptions,
   credentials: PemCredentials | undefined,
-) => {
+  signal: AbortSignal,
+): Promise<Socket & { alpnProtocol?: TLSSocket["alpnProtocol"] }> => {
   const server = tlsServer(url, options.serverName);
-  const { promise, resolve, reject } = Promise.withResolvers<"h2" | "http/1.1">();
   if (url.protocol === "http:") {
-    const address = { host: server.host, port: Number(url.port || 80) };
-    const socket = connectTcp(address, () => resolve("http/1.1"));
-    socket.once("error", reject);
-    return { socket, protocol: promise };
+    const socket = connectTcp({ host: server.host, port: Number(url.port || 80), signal });
+    await once(socket, "connect");
+    return socket;
   }
   const settings = {
     ...server,
@@ -194,11 +204,7 @@ const openConnection = (
       ? {}
       : { cert: credentials.certificatePem, key: credentials.keyPem }),
   };
-  const connect = (session: { session?: Buffer } = {}) => connectTls({ ...settings, ...session });
-  const socket = options.resume === undefined ? connect() : options.resume(connect);
-  socket.once("secureConnect", () => resolve(socket.alpnProtocol === "h2" ? "h2" : "http/1.1"));
-  socket.once("error", reject);
-  return { socket, protocol: promise };
+  return openTls(settings, { proxy: options.proxy, resume: options.resume, signal });
 };
 
 const exchangeHttp1 = (

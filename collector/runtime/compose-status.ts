@@ -1,6 +1,8 @@
 import { rfc3339 } from "#kit/clock.ts";
+import type { Environment } from "#kit/env.ts";
 import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
+import { describeRoutes } from "../connect/proxy.ts";
 import { describeCertificate } from "../identity/credentials.ts";
 import { type QueueStats, queueReport } from "../queue/stats.ts";
 import { renewalNotConfigured } from "../renewal/renewals.ts";
@@ -16,6 +18,7 @@ import {
 
 interface StatusParts {
   now: number;
+  variables: Environment;
   facts: ProcessFacts;
   loaded: UsableConfig;
   report: ConfigReport;
@@ -58,6 +61,7 @@ export const composeStatus = (parts: StatusParts): CollectorStatus => {
       lost_records: queue.lostRecords,
     },
     forwarder: { endpoint: config.forwarder.endpoint, ...reported.forwarder },
+    routes: describeRoutes(config, parts.variables),
     heartbeat: heartbeat
       ? { last_success_at: timeOrNull(heartbeat.lastSuccessAt), last_error: heartbeat.lastError }
       : null,

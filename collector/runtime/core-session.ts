@@ -14,6 +14,7 @@ import type { Tracer } from "#kit/tracing/tracer.ts";
 import type { ConfigDesiredResponse } from "#proto/management/config-desired.ts";
 import type { HeartbeatReport, ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
+import { createResumeTls } from "../connect/resume-tls.ts";
 import type { CollectorEnv } from "../env.ts";
 import {
   createConnector,
@@ -28,7 +29,6 @@ import {
   identityDirectoryOf,
   openIdentityDirectory,
 } from "../identity/identity-directory.ts";
-import { createResumeTls } from "../identity/resume-tls.ts";
 import { callDesiredConfig, callDiag, callHeartbeat } from "../management/calls.ts";
 import {
   createHeartbeatSender,
@@ -69,7 +69,7 @@ interface CoreSessionOptions {
   queue: Queue;
   /** Without it, nothing is forwarded: the queue is a stand-in. */
   canForward: boolean;
-  env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
+  env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid" | "variables">;
   facts: ProcessFacts;
   log: Log;
   tracer: Tracer;
@@ -259,13 +259,18 @@ const createSessionHeartbeats = (
 };
 
 const transportOf = (
-  { loaded: { config, coreCaPem }, tracer }: Pick<CoreSessionOptions, "loaded" | "tracer">,
+  {
+    loaded: { config, coreCaPem },
+    env,
+    tracer,
+  }: Pick<CoreSessionOptions, "loaded" | "env" | "tracer">,
   timeoutMs: number,
 ): TransportOptions => ({
   baseUrl: config.management.coreUrl ?? "",
   caPem: coreCaPem,
   serverName: config.management.serverName,
   timeoutMs,
+  proxy: { setting: config.proxy, variables: env.variables },
   tracer,
 });
 
@@ -330,7 +335,7 @@ const createSessionRenewals = async (
   const plan = planRenewal(loaded.credentials, await directory.renewAfter());
   const renew = async (signal: AbortSignal) => {
     const { path: configPath, credentials: inUse } = loaded;
-    const transport = transportOf({ loaded, tracer }, renewTimeoutMs);
+    const transport = transportOf({ loaded, env, tracer }, renewTimeoutMs);
     const { certificate } = await renewCredentials({
       configPath,
       directory,
@@ -368,7 +373,8 @@ export const createSessionForwarder = (
     ca: ingestCaPem,
     serverName: mtls.serverName,
   };
-  const connect = createConnector(endpoint, tls, env.clock);
+  const proxy = { setting: config.proxy, variables: env.variables };
+  const connect = createConnector(endpoint, tls, env.clock, proxy);
   return createForwarder({
     connect,
     hostId: credentials.identity,

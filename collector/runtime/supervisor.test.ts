@@ -64,7 +64,12 @@ const setUp = async (
     platform: "linux/amd64",
     startedAt: systemClock.now(),
   };
-  const env = { clock: { ...systemClock, ...clock }, entropy: systemEntropy, effectiveUid: 1000 };
+  const env = {
+    clock: { ...systemClock, ...clock },
+    entropy: systemEntropy,
+    effectiveUid: 1000,
+    variables: {},
+  };
   let count = 0;
   const supervise = (createSource: (name: string, dependencies: SourceDependencies) => Source) =>
     superviseCollector(

@@ -42,7 +42,7 @@ const drainMs = 5_000;
 /** The dependencies of a running collector. */
 interface SupervisorOptions {
   loaded: UsableConfig;
-  env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
+  env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid" | "variables">;
   facts: ProcessFacts;
   log: Pick<LineLog, "reload"> & Log;
   tracer: Tracer;
@@ -123,6 +123,7 @@ const runWithQueue = async (
   const compose = () =>
     composeStatus({
       now: env.clock.now(),
+      variables: env.variables,
       facts: options.facts,
       loaded: state.loaded,
       report: configReportOf(state),
@@ -377,7 +378,7 @@ export type DiagAnswer = { bundle: string } | { refusal: DiagRefusal };
 /** Composes the answer of a collector that runs with `running`. Forbidden if either that config or the one on disk says so. */
 const composeDiagAnswer = async (
   running: UsableConfig,
-  env: Pick<CollectorEnv, "clock" | "effectiveUid">,
+  env: SupervisorOptions["env"],
 ): Promise<DiagAnswer> => {
   const onDisk = await loadConfig(running.path, env);
   if ([running, onDisk].some(({ config }) => config?.management.remoteDiag === false))

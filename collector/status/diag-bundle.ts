@@ -1,13 +1,14 @@
 import { rfc3339 } from "#kit/clock.ts";
 import type { CollectorConfig } from "#proto/collector-config/parse.ts";
 import type { LoadedConfig } from "../config/load-config.ts";
+import { describeRoutes } from "../connect/proxy.ts";
 import type { CollectorEnv } from "../env.ts";
 import { describeCertificate } from "../identity/credentials.ts";
 import { readCommit, version } from "../version.ts";
 
 const redactions = [
   "private keys and the paths of key, certificate and CA files are left out",
-  "tokens are left out; a collector keeps none",
+  "tokens and credentials of a proxy are left out",
   "telemetry, queue content and dead letters are left out; only counts are given",
   "config values other than those shown are left out",
 ];
@@ -15,7 +16,7 @@ const redactions = [
 /** Composes the diagnostics of a config and of the collector that runs with it, if any: field by field from an allow list. */
 export const composeDiagBundle = async (
   loaded: LoadedConfig,
-  env: Pick<CollectorEnv, "clock">,
+  env: Pick<CollectorEnv, "clock" | "variables">,
 ): Promise<object> => {
   const { errors, runningConfigHash, config, certificate } = loaded;
   const stats = config ? await readStats(config, env) : null;
@@ -36,6 +37,7 @@ export const composeDiagBundle = async (
           server_name: config.forwarder.mtls.serverName ?? null,
         }
       : null,
+    routes: config ? describeRoutes(config, env.variables) : null,
     certificate: certificate ? publicCertificate(certificate) : null,
     running: config ? await readRunning(config) : null,
     queue: stats?.report ?? null,

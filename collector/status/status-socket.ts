@@ -154,6 +154,8 @@ export const CollectorStatus = v.object({
     last_ack_at: TextOrNull,
     last_error: TextOrNull,
   }),
+  /** How core is reached: directly, or through which proxy. */
+  routes: v.object({ ingest: v.string(), management: TextOrNull, note: TextOrNull }),
   /** Null without `management.core_url`. */
   heartbeat: v.nullable(v.object({ last_success_at: TextOrNull, last_error: TextOrNull })),
   certificate: v.object({

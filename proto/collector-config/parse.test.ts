@@ -49,6 +49,7 @@ it("fills in every documented default", () => {
       atRiskOldestSeconds: 86_400,
       ephemeral: false,
     },
+    proxy: undefined,
     management: {
       coreUrl: undefined,
       serverName: undefined,
@@ -131,6 +132,15 @@ it.each([
     "forwarder.endpoint 2:13",
   ]),
   ["an endpoint without a port", minimal.replace(":8443", ""), "forwarder.endpoint 2:13"],
+  ["a proxy of a word", `${minimal}proxy: env`, "proxy 6:8"],
+  ["a proxy without a URL", `${minimal}proxy: {}`, "proxy.url 6:1"],
+  ["a SOCKS proxy", `${minimal}proxy: {url: "socks5://p:1"}`, "proxy.url 6:14"],
+  ["credentials in a proxy's URL", `${minimal}proxy: {url: "http://a:b@p:1"}`, "proxy.url 6:14"],
+  [
+    "two entries in one of no_proxy",
+    `${minimal}proxy: {url: "http://p:1", no_proxy: ["a,b"]}`,
+    "proxy.no_proxy.0 6:39",
+  ],
   [
     "another acknowledgement",
     `${minimal}run_as_root_acknowledged: yes`,

@@ -89,7 +89,16 @@ const toSource = (source: Wire["sources"][number]) => {
   };
 };
 
-const toConfig = ({ log, labels, sources, forwarder, buffer, management, ...wire }: Wire) => {
+const toConfig = ({
+  log,
+  labels,
+  sources,
+  forwarder,
+  buffer,
+  proxy,
+  management,
+  ...wire
+}: Wire) => {
   const {
     max_disk_usage_mb: diskUsageMb,
     queue_at_risk_bytes_percent: atRiskBytesPercent,
@@ -113,6 +122,7 @@ const toConfig = ({ log, labels, sources, forwarder, buffer, management, ...wire
       atRiskBytesPercent,
       atRiskOldestSeconds,
     },
+    proxy: typeof proxy === "object" ? inCamelCase(proxy) : proxy,
     management: inCamelCase(management),
   };
 };

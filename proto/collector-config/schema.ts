@@ -66,6 +66,26 @@ const isCoreUrl = (text: string) => {
   );
 };
 
+/** Reports whether a text is the URL of a proxy: without credentials, which any user of a host could read. */
+export const isProxyUrl = (text: string) => {
+  const url = URL.parse(text);
+  return (
+    /^https?:$/.test(url?.protocol ?? "") &&
+    url?.username === "" &&
+    url.password === "" &&
+    url.pathname === "/" &&
+    !/[?#]/.test(text)
+  );
+};
+
+/** The text that `isProxyUrl` takes, for a refusal. */
+export const proxyUrlForm = "must be an http:// or https:// URL without credentials and path";
+
+const NoProxyEntry = v.pipe(
+  Identifier(253),
+  v.check((entry) => !/[\s,]/.test(entry), "must be one entry, without commas and spaces"),
+);
+
 const Hosts = v.pipe(
   v.array(
     v.pipe(
@@ -249,6 +269,26 @@ export const CollectorConfigYaml = section({
     /** age of its oldest record from which the queue is at risk */
     queue_at_risk_oldest_seconds: v.optional(integer(1), 86_400),
   }),
+  /** how core is reached: unset, directly; `environment`, as `HTTPS_PROXY` and `NO_PROXY` say; or: */
+  proxy: v.optional(
+    v.lazy((input) =>
+      input === "environment"
+        ? v.literal("environment")
+        : section({
+            /** a CONNECT proxy, without credentials, as `http://proxy.example.com:3128`, or by `https://` */
+            url: v.pipe(v.string(), v.check(isProxyUrl, proxyUrlForm)),
+            /** `user:password` for it, on one line; read anew for each connection; mode 0600 */
+            credentials_file: v.optional(Path),
+            /** reached directly: hosts with those below, `.suffix`, addresses, CIDR blocks, `*`; `:port` may follow a name */
+            no_proxy: v.optional(
+              v.pipe(v.array(NoProxyEntry), v.maxLength(64, "must be at most 64 entries")),
+              [],
+            ),
+            /** authorities of an `https://` proxy, and of nothing else; unset: those of the system */
+            ca_file: v.optional(Path),
+          }),
+    ),
+  ),
   management: optionalSection({
     /** the TLS edge of core, or its ingest listener; unset: no heartbeats and no renewals */
     core_url: v.optional(

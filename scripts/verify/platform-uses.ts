@@ -62,6 +62,7 @@ export const allowedUses: AllowedUses = [
   {
     reason: "limits an HTTP request, by a timer that keeps no process alive",
     uses: {
+      "collector/connect/tunnel.ts": ["AbortSignal.timeout"],
       "collector/management/transport.ts": ["AbortSignal.timeout", "Date.now"],
       "functions/export/otlp-http.ts": ["AbortSignal.timeout"],
       "functions/jobs/run-directory-sync.ts": ["AbortSignal.timeout"],

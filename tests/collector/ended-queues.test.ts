@@ -47,7 +47,7 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
   };
   /** Runs a collector with one source that appends so many records; returns what stops it. */
   const run = async (count: number, onLoaded: () => void = () => undefined) => {
-    const env = { clock: systemClock, entropy: systemEntropy, effectiveUid: 1000 };
+    const env = { clock: systemClock, entropy: systemEntropy, effectiveUid: 1000, variables: {} };
     const loaded = await loadConfig(host.config, env);
     if (!isUsable(loaded)) throw new Error(JSON.stringify(loaded.errors));
     onLoaded();

@@ -119,7 +119,7 @@ export const createRunningCollector = async (
   const log = { ...testLog, reload: () => undefined };
   const stopping = new AbortController();
   const clock = createSkippingClock(5);
-  const env = { clock, entropy: systemEntropy, effectiveUid: 1000 };
+  const env = { clock, entropy: systemEntropy, effectiveUid: 1000, variables: {} };
   let done: Promise<unknown> = Promise.resolve();
   return {
     host,

@@ -5,7 +5,7 @@ import { connect as connectTls, type TLSSocket } from "node:tls";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { createResumeTls } from "#collector/identity/resume-tls.ts";
+import { createResumeTls } from "#collector/connect/resume-tls.ts";
 import { createPostgresSink } from "#functions/ingest/postgres-sink.ts";
 import { EnvelopesSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { frame, newQueue, open, testHost } from "#tests/support/frames.ts";

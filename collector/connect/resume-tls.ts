@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { checkServerIdentity, type PeerCertificate, type TLSSocket } from "node:tls";
+import { errorCode } from "#kit/describe-error.ts";
 
 /** Returns the options of a connection to a server, whose certificate must have `serverName`, or else the host of its URL. */
 export const tlsServer = (url: URL, serverName: string | undefined) => {
@@ -15,6 +16,10 @@ export const tlsServer = (url: URL, serverName: string | undefined) => {
       checkServerIdentity(name, certificate),
   };
 };
+
+/** Whether an error is a certificate that was not accepted. */
+export const isUntrusted = (error: unknown): boolean =>
+  /^(CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT_)/.test(errorCode(error) ?? "");
 
 /** Calls `connect` with the option that resumes a TLS session, if there is one. */
 export type ResumeTls = (connect: (option: { session?: Buffer }) => TLSSocket) => TLSSocket;
