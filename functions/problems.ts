@@ -285,6 +285,7 @@ export const problemCatalog = {
   body_timeout: entry("timeout", "retry", "The body or message was not complete in time"),
   method_unknown: entry("unimplemented", "fix_request", "The service has no such method"),
   shutting_down: entry("unavailable", "retry", "Core is shutting down"),
+  stream_moved: entry("unavailable", "retry", "The core has more streams than others"),
   budget_exceeded: entry("throttled", "retry", "The host has sent its budget of this hour"),
   overloaded: entry("unavailable", "retry", "Core is at its limit of uncommitted data"),
   stream_unavailable: entry("unavailable", "retry", "The stream of envelopes stores nothing now"),

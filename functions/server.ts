@@ -14,6 +14,7 @@ import type { Core } from "./core.ts";
 import { createLogSigner, type LogSigner } from "./domain/completeness/write-statement.ts";
 import { createRestoreCheck } from "./domain/directory/restored.ts";
 import type { LicenseSource } from "./domain/licensing/license.ts";
+import { createEvenStreams } from "./domain/system/even-streams.ts";
 import { sendMsMax } from "./domain/watch/deliver.ts";
 import { coreJobsOf, statementJobOf } from "./jobs/core-jobs.ts";
 import { createDatabaseClock, followDatabase } from "./jobs/database-clock.ts";
@@ -52,6 +53,7 @@ import { createDirectoryLock } from "./store/directory/lock.ts";
 import { createFleetColumns } from "./store/fleet/columns/fleet-columns.ts";
 import { sessionIntervalMs } from "./store/fleet/core-sessions.ts";
 import { createPastColumns } from "./store/fleet/past/past-columns.ts";
+import { findCoreReports } from "./store/system/system.ts";
 import { routesOf } from "./v1/index.ts";
 
 /**
@@ -90,9 +92,13 @@ const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore) => {
       runJobs(schedule, jobsOf(jobsCore, serving, checkRestore)),
       reloadChangedFiles(core, loaded.followed, signal),
     ]);
-    const { http, report } = await listen(core, jobsCore, serving);
+    const { http, reporter } = await listen(core, jobsCore, serving);
+    const { report } = reporter;
     serving.isListening = true;
-    const reporting = runJobs(schedule, [["core report", coreReportIntervalMs, report]]);
+    const reporting = runJobs(schedule, [
+      ["core report", coreReportIntervalMs, report],
+      ["even streams", coreReportIntervalMs, evenStreamsOf(jobsCore, serving, reporter.id)],
+    ]);
     // Before "ready", so that a signal after it never ends the process abruptly.
     const stopped = stopSignal();
     log.info({ port: http.port, ingest_port: serving.ingest?.port ?? null }, "ready");
@@ -262,7 +268,7 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
     license,
     isStopping,
   });
-  const report = createCoreReporter(jobsCore, {
+  const reporter = createCoreReporter(jobsCore, {
     machine: hostname(),
     version: packageJson.version,
     checks,
@@ -282,8 +288,18 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
   const http = await listenFor("PORT", () =>
     listenHttp(app, { port: config.port, host: config.httpHost, onFailure }),
   );
-  return { http, report };
+  return { http, reporter };
 };
+
+const evenStreamsOf = (core: Core, { ingest }: Serving, id: string) =>
+  createEvenStreams(
+    { clock: core.clock, findReports: () => findCoreReports(core.db) },
+    {
+      id,
+      count: () => ingest?.openStreams() ?? 0,
+      letGo: (count) => ingest?.letStreamsGo(count),
+    },
+  );
 
 const startDirectorySync = (core: Core, { metrics, loaded: { variables }, signal }: Serving) =>
   runDirectorySync(

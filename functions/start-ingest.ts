@@ -102,11 +102,10 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
     ]),
   ];
   return {
+    ...ingest,
     port: listener.port,
-    health: ingest.health,
     /** The Forward streams that are open. */
     openStreams: () => ingest.gauges().openStreams,
-    reopenStreams: ingest.reopenStreams,
     /** Lets calls under way finish for `graceMs`, stores what is pending, and waits for the jobs, which end with the signal. */
     close: async (graceMs: number) => {
       await listener.close(graceMs);

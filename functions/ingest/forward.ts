@@ -123,9 +123,9 @@ const createAnswers = <Answer>() => {
 };
 
 /**
- * Runs a stream to its end. Messages come in groups, as they arrive; answers leave in groups, as they become ready. Throws a Problem,
- * or the reason of `abort` as soon as it aborts. `disconnected` only ends the reading: Connect aborts it also when a message is
- * rejected, and what was read before is still acknowledged.
+ * Runs a stream to its end. Messages come in groups, as they arrive; answers leave in groups, as they become ready. Throws a Problem, or
+ * the reason of `abort` as soon as it aborts; for `stream_moved` once all that was read is answered. `disconnected` only ends the reading:
+ * Connect aborts it also when a message is rejected, and what was read before is still acknowledged.
  */
 export async function* forward<Answer>(
   requests: AsyncIterable<readonly DecodeMessage[]>,
@@ -193,7 +193,7 @@ export async function* forward<Answer>(
 
   try {
     for (;;) {
-      if (abort.aborted) throw abort.reason;
+      if (abort.aborted && (answers.isEmpty() || !isMoved(abort.reason))) throw abort.reason;
       const ready: Answer[] = [];
       const rejection = answers.take(ready);
       ready.push(...pushed.take());
@@ -210,6 +210,9 @@ export async function* forward<Answer>(
     abort.removeEventListener("abort", stop);
   }
 }
+
+/** Whether what has arrived is still answered, so that its sender does not send it again. */
+const isMoved = (reason: unknown) => reason instanceof Problem && reason.code === "stream_moved";
 
 const outOfOrder = (detail: string): Problem => new Problem("frame_invalid", { detail });
 

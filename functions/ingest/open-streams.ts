@@ -141,6 +141,10 @@ export const createOpenStreams = ({
     },
     /** Ends all streams with `database_unavailable`: their senders open them again and report what they know to be stored. */
     reopen: () => void endInBatches(new Set(open.keys()), "database_unavailable"),
+    /** Ends the oldest `count` streams with `stream_moved`, each after its last answer: their hosts connect again, perhaps to another core. */
+    letGo(count: number) {
+      for (const caller of open.keys().take(count)) end(caller, "stream_moved", 0);
+    },
     /** Checks expiry every second and the database every `recheckMs`, until the signal aborts. */
     async watch(signal: AbortSignal) {
       const confirmation = createConfirmation(clock);

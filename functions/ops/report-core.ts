@@ -30,7 +30,7 @@ const clockAheadMsMax = 2 ** 31 - 1;
 export const createCoreReporter = (
   { db, ...tools }: Pick<Core, "db" | "clock" | "entropy" | "log">,
   { machine, version, checks, ...core }: ReportedCore,
-): (() => Promise<undefined>) => {
+): { id: string; report(): Promise<undefined> } => {
   const { clock } = tools;
   const id = uuidv7(tools);
   const startedAt = new Date(clock.now());
@@ -46,7 +46,7 @@ export const createCoreReporter = (
     });
   };
 
-  return async () => {
+  const report = async () => {
     const reportedAt = new Date(clock.now());
     known = (
       await Promise.all(Object.keys(checks).map((endpoint) => readChecks(endpoint, reportedAt)))
@@ -72,4 +72,5 @@ export const createCoreReporter = (
     });
     return undefined;
   };
+  return { id, report };
 };

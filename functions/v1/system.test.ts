@@ -13,12 +13,13 @@ const { clock, core, db } = test;
 
 /** A core that reports when it is told to. */
 const createCore = (machine: string, aheadMs = 250) => {
-  const says: { check: CheckResult; expiresAt: number; isStopping: boolean } = {
+  const says: { check: CheckResult; expiresAt: number; isStopping: boolean; streams: number } = {
     check: { status: "ready", detail: "PostgreSQL 18" },
     expiresAt: clock.now() + 90 * dayMs,
     isStopping: false,
+    streams: 7,
   };
-  const report = createCoreReporter(core, {
+  const { report } = createCoreReporter(core, {
     machine,
     version: "1.2.3",
     checks: {
@@ -26,7 +27,7 @@ const createCore = (machine: string, aheadMs = 250) => {
       ingest: [{ name: "committer", find: () => says.check }],
     },
     certificates: () => [{ name: "ingest_server", notAfter: says.expiresAt }],
-    streams: () => 7,
+    streams: () => says.streams,
     clockAheadMs: () => aheadMs,
     isStopping: () => says.isStopping,
   });
@@ -57,6 +58,19 @@ describe("the state of the system", () => {
       expect((await get()).cores).toMatchObject([{ clock_ahead_seconds: seconds }]);
     },
   );
+
+  it("warns of a core that has more than its share of the streams", async () => {
+    const cores = ["a", "b", "c"].map((name) => createCore(name));
+    const [a] = cores;
+    if (a) a.says.streams = 600;
+    await reportAll(...cores);
+    const report = await get();
+    expect(partOf(report, "streams", "a")).toMatchObject({
+      state: "warning",
+      detail: expect.stringMatching(/^has 600 of the 3 cores' 614 streams/),
+    });
+    expect(partOf(report, "streams", "b")).toBeUndefined();
+  });
 
   it("has the checks of every core, with the time since when each has its status", async () => {
     const a = createCore("a");

@@ -97,6 +97,7 @@ export type CoreProblemCode =
   | "body_timeout"
   | "method_unknown"
   | "shutting_down"
+  | "stream_moved"
   | "budget_exceeded"
   | "overloaded"
   | "stream_unavailable";

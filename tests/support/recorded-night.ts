@@ -213,5 +213,5 @@ const reportCores = async ({ core }: TestCore) => {
         ],
       },
       certificates: () => [{ name: "ingest_server", notAfter: morning + 90 * dayMs }],
-    })();
+    }).report();
 };

@@ -34,7 +34,7 @@ const reportAs = (machine: string, isWell: () => boolean) =>
       },
       certificates: () => [{ name: "ingest_server", notAfter: Date.now() + 90 * 86_400_000 }],
     },
-  );
+  ).report;
 
 await reportAs("core-1", () => true)();
 

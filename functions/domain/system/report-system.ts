@@ -50,6 +50,7 @@ export const reportSystem = async ({
   const cores = stored.map((report) => ({ report, state: stateOf(report, stored, now) }));
   const parts = [
     ...cores.flatMap(({ report, state }) => corePartsOf(report, state, now)),
+    ...streamPartsOf(stored.filter((report) => takesStreams(report, now))),
     ...lags.map((lag) => exportPartOf(lag, now)),
     retentionPartOf(pause),
   ].sort((a, b) => rankOf(b.state) - rankOf(a.state));
@@ -125,6 +126,40 @@ const corePartsOf = (report: CoreReport, state: CoreState, now: number): SystemP
       certificatePartOf({ machine, name, expiresAt }, now),
     ),
   ];
+};
+
+/** A core with up to so many times the mean has its share of the streams. */
+const shareMax = 1.25;
+/** So few streams more than the mean are no load: a small fleet would move for ever. */
+const surplusMin = 20;
+
+/** Whether hosts can be sent to a core: it has reported lately, serves ingest, is ready and does not stop. */
+export const takesStreams = (report: CoreReport, now: number): boolean =>
+  report.stoppedAt === null &&
+  report.streams !== null &&
+  report.reportedAt.getTime() > now - silentMs &&
+  report.checks.every(({ status }) => status !== "not_ready");
+
+/** Returns how many streams a core has above the mean of all; 0 while that is its share. */
+export const surplusOf = (streams: number, ofAll: readonly number[]): number => {
+  const mean = ofAll.reduce((sum, count) => sum + count, 0) / ofAll.length;
+  const surplus = Math.floor(streams - mean);
+  return streams > mean * shareMax && surplus >= surplusMin ? surplus : 0;
+};
+
+/** Returns the cores that have more than their share of the streams. */
+const streamPartsOf = (reports: readonly CoreReport[]): SystemPart[] => {
+  const ofAll = reports.map(({ streams }) => streams ?? 0);
+  return reports
+    .filter(({ streams }) => surplusOf(streams ?? 0, ofAll) > 0)
+    .map(({ machine, streams }) => ({
+      area: "core",
+      of: machine,
+      name: "streams",
+      state: "warning",
+      detail: `has ${streams} of the ${ofAll.length} cores' ${ofAll.reduce((sum, count) => sum + count, 0)} streams: it lets some go, unless the balancer sends their hosts back`,
+      since: null,
+    }));
 };
 
 const certificatePartOf = (

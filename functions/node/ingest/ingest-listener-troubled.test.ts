@@ -158,6 +158,41 @@ describe.each(ingestPaths)(
       await closing.close();
     });
 
+    it("answers what has arrived on a stream before it lets it go, so that nothing is sent twice", async () => {
+      const commits = Promise.withResolvers<void>();
+      const moving = await startTestIngest({
+        needs: { fastPath },
+        sink: (needs) => {
+          const sink = createPostgresSink(needs);
+          const commit: typeof sink.commit = async (...frames) => {
+            await commits.promise;
+            return sink.commit(...frames);
+          };
+          return { ...sink, commit };
+        },
+      });
+      const queue = newQueue();
+      const other = newQueue();
+      const client = connect(await moving.client({}), moving);
+      const stream = openForward(client);
+      stream.call.write(open(queue));
+      await once(stream.call, "data");
+      const staying = openForward(client);
+      staying.call.write(open(other));
+      await once(staying.call, "data");
+      stream.call.write({ frame: frame(queue, 1, 1) });
+      await expect.poll(() => moving.ingest.gauges().inFlightBytes).toBeGreaterThan(0);
+      moving.ingest.letStreamsGo(1);
+      commits.resolve();
+      const { error, messages } = await stream.ended;
+      expect(error).toMatchObject({ code: status.UNAVAILABLE, reason: "stream_moved" });
+      expect(messages.at(-1)?.ack?.acked_through).toBe("1");
+      expect(moving.ingest.gauges().openStreams).toBe(1);
+      staying.call.end();
+      expect((await staying.ended).error).toBeUndefined();
+      await moving.close();
+    });
+
     it("presents a renewed server certificate without a restart, and keeps the old one until key and certificate match", async () => {
       const renewed = await startTestIngest({ needs: { fastPath } });
       const presented = async () => {

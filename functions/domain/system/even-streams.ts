@@ -1,0 +1,58 @@
+/** Streams stay on the core that they found: after a rolling restart, or beside a new core, those that have too many let some go (docs/scale.md). */
+import type { CoreReport } from "#functions/store/system/system.ts";
+import type { Clock } from "#kit/clock.ts";
+import { surplusOf, takesStreams } from "./report-system.ts";
+
+/** Fewer than a core can open, and so few that nobody waits. */
+const perSecond = 20;
+const roundSeconds = 10;
+/** Until then streams are open again. */
+const settleMs = 2_000;
+/** After so many rounds without a gain, a balancer sends hosts back to where they were: it goes on with other cores, or an hour later. */
+const vainRoundsMax = 2;
+const vainPauseMs = 3_600_000;
+
+/** The streams of this core. */
+interface OwnStreams {
+  /** The id of this core's report. */
+  id: string;
+  count(): number;
+  /** Ends so many, whose hosts connect again at once. */
+  letGo(count: number): void;
+}
+
+/** Creates a tick that lets streams of this core go while it has more than its share, at most 20 a second. */
+export const createEvenStreams = (
+  { clock, findReports }: { clock: Clock; findReports(): Promise<readonly CoreReport[]> },
+  { id, count, letGo }: OwnStreams,
+) => {
+  let others = "";
+  let vainRounds = 0;
+  let vainUntil = 0;
+
+  const letSurplusGo = async (surplus: number, signal: AbortSignal) => {
+    const before = count();
+    const going = Math.min(surplus, perSecond * roundSeconds);
+    for (let left = going; left > 0; left -= perSecond) {
+      letGo(Math.min(left, perSecond));
+      await clock.sleep(1_000, signal);
+    }
+    await clock.sleep(settleMs, signal);
+    const isVain = before - count() < going / 10;
+    vainRounds = isVain ? vainRounds + 1 : 0;
+    vainUntil = clock.monotonic() + vainPauseMs;
+    return { let_go: going, streams_before: before, streams_after: count() };
+  };
+
+  return async (signal: AbortSignal): Promise<object | undefined> => {
+    const now = clock.now();
+    const found = await findReports();
+    const ready = found.filter((report) => report.id !== id && takesStreams(report, now));
+    const names = ready.map((report) => report.id).join();
+    if (names !== others || clock.monotonic() >= vainUntil) vainRounds = 0;
+    others = names;
+    if (ready.length === 0 || vainRounds >= vainRoundsMax) return undefined;
+    const surplus = surplusOf(count(), [count(), ...ready.map(({ streams }) => streams ?? 0)]);
+    return surplus === 0 ? undefined : letSurplusGo(surplus, signal);
+  };
+};
