@@ -3,6 +3,7 @@
  * take a seventh of that.
  */
 import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { mapValues } from "#kit/map-values.ts";
 import { decodeText, eachField, readWire, wireTag } from "./wire.ts";
 
 /** A message's bytes, and a reader of them. */
@@ -127,6 +128,8 @@ export const declareMessage = <Declared extends Readonly<Record<string, Field<un
     return message as Message;
   };
   return {
+    /** The tag of each field, for code that reads or writes the message by hand. */
+    tags: mapValues<keyof Declared & string, Field<unknown>, number>(fields, ({ tag }) => tag),
     empty,
     /** Leaves out what is absent. */
     encode: (message: Message): Uint8Array => write(new BinaryWriter(), message).finish(),

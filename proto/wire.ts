@@ -33,8 +33,8 @@ export class WireDepthError extends WireLimitError {
 export const wireTag = (number: number, type: WireType): number => (number << 3) | type;
 
 /** Encodes the tag and the length of a length-delimited field. */
-export const wireHead = (number: number, length: number): Uint8Array =>
-  new BinaryWriter().uint32(wireTag(number, WireType.LengthDelimited)).uint32(length).finish();
+export const wireHead = (tag: number, length: number): Uint8Array =>
+  new BinaryWriter().uint32(tag).uint32(length).finish();
 
 /** Calls `read` with a reader of `bytes`. Throws `ProtobufError` if they end inside a field or have a varint that is too long. */
 export const readWire = <Result>(

@@ -38,7 +38,7 @@ export const encodeFrame = (
   envelopes: readonly Uint8Array[],
 ): Uint8Array<ArrayBuffer> => {
   const frame = [frameMessage.encode({ ...head, envelopes: [] }), ...envelopes];
-  return concatBytes([wireHead(2, lengthOf(frame)), ...frame]);
+  return concatBytes([wireHead(forwardRequestMessage.tags.frame, lengthOf(frame)), ...frame]);
 };
 
 /** `BlockEncoding` of ingest.proto. */
@@ -52,8 +52,8 @@ export const encodeBlock = (
   data: readonly Uint8Array[],
 ): Uint8Array[] => {
   const begin = blockMessage.encode({ ...head, encoding: zstd, data: new Uint8Array() });
-  const block = [begin, wireHead(8, lengthOf(data)), ...data];
-  return [wireHead(3, lengthOf(block)), ...block];
+  const block = [begin, wireHead(blockMessage.tags.data, lengthOf(data)), ...data];
+  return [wireHead(forwardRequestMessage.tags.block, lengthOf(block)), ...block];
 };
 
 /** The numbers of this process. */

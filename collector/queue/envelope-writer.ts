@@ -3,26 +3,18 @@
  * (docs/protocol.md), as the queue stores and the forwarder sends it.
  */
 
+import { envelopeMessage, mapEntryMessage, timestampMessage } from "#proto/gen/ingest-messages.ts";
+
 /** Where the next byte is written. */
 export interface EnvelopeWriter {
   buffer: Buffer;
   at: number;
 }
 
-/** The tag of each field: its number and wire type, 0 for a varint and 2 for length-delimited. */
-export const field = {
-  envelope: 0x22,
-  sequence: 0x08,
-  kind: 0x12,
-  observedAt: 0x1a,
-  seconds: 0x08,
-  nanos: 0x10,
-  source: 0x22,
-  attribute: 0x2a,
-  attributeName: 0x0a,
-  attributeValue: 0x12,
-  payload: 0x32,
-} as const;
+/** The tags of an envelope's fields, and of those of an attribute. */
+export const { tags: envelopeTags } = envelopeMessage;
+export const { tags: attributeTags } = mapEntryMessage;
+const { tags: timestampTags } = timestampMessage;
 
 const varintLength = (value: number): number => {
   let length = 1;
@@ -61,11 +53,11 @@ export const writeText = (writer: EnvelopeWriter, tag: number, text: string): vo
 export const writeAttribute = (writer: EnvelopeWriter, name: string, value: string): void => {
   writeNumber(
     writer,
-    field.attribute,
+    envelopeTags.attributes,
     attributeLength(Buffer.byteLength(name), Buffer.byteLength(value)),
   );
-  writeText(writer, field.attributeName, name);
-  writeText(writer, field.attributeValue, value);
+  writeText(writer, attributeTags.key, name);
+  writeText(writer, attributeTags.value, value);
 };
 
 /** A time as protobuf has it. A time before 1970 becomes 1970. Throws `TypeError` unless it is a finite number. */
@@ -84,7 +76,7 @@ export const observedAtLength = (ms: number): number => {
 /** Writes the field `observed_at`. */
 export const writeObservedAt = (writer: EnvelopeWriter, ms: number): void => {
   const { seconds, nanos } = timestampOf(ms);
-  writeNumber(writer, field.observedAt, numberLength(seconds) + numberLength(nanos));
-  writeNumber(writer, field.seconds, seconds);
-  writeNumber(writer, field.nanos, nanos);
+  writeNumber(writer, envelopeTags.observedAt, numberLength(seconds) + numberLength(nanos));
+  writeNumber(writer, timestampTags.seconds, seconds);
+  writeNumber(writer, timestampTags.nanos, nanos);
 };

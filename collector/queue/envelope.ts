@@ -6,7 +6,7 @@ import { frameMessage } from "#proto/gen/ingest-messages.ts";
 import {
   attributeLength,
   type EnvelopeWriter,
-  field,
+  envelopeTags,
   fieldLength,
   numberLength,
   observedAtLength,
@@ -76,8 +76,8 @@ const countRecords = (records: readonly NewRecord[]): RecordCount[] => {
 
 /** Writes the tag and length of an envelope, and its sequence; `size` is that of its record. */
 export const beginEnvelope = (writer: EnvelopeWriter, size: number, sequence: number): void => {
-  writeNumber(writer, field.envelope, numberLength(sequence) + size - overheadBytes);
-  writeNumber(writer, field.sequence, sequence);
+  writeNumber(writer, frameMessage.tags.envelopes, numberLength(sequence) + size - overheadBytes);
+  writeNumber(writer, envelopeTags.sequence, sequence);
 };
 
 const writeRecord = (
@@ -88,11 +88,11 @@ const writeRecord = (
 ): void => {
   const { attributes, payload } = record;
   beginEnvelope(writer, size, sequence);
-  writeText(writer, field.kind, record.kind);
+  writeText(writer, envelopeTags.kind, record.kind);
   writeObservedAt(writer, record.observedAtMs);
-  writeText(writer, field.source, record.source);
+  writeText(writer, envelopeTags.source, record.source);
   for (const name in attributes) writeAttribute(writer, name, attributes[name] ?? "");
-  writeNumber(writer, field.payload, payload.length);
+  writeNumber(writer, envelopeTags.payload, payload.length);
   writer.buffer.set(payload, writer.at);
   writer.at += payload.length;
 };

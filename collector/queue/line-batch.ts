@@ -1,8 +1,9 @@
 import { beginEnvelope, overheadBytes } from "./envelope.ts";
 import {
   attributeLength,
+  attributeTags,
   type EnvelopeWriter,
-  field,
+  envelopeTags,
   fieldLength,
   writeAttribute,
   writeNumber,
@@ -68,7 +69,7 @@ export const batchLines = (lines: FileLines): RecordBatch => {
       shared.copy(writer.buffer, writer.at);
       writer.at += shared.length;
       writeOffset(writer, offsetOf(index));
-      writeNumber(writer, field.payload, end - start);
+      writeNumber(writer, envelopeTags.payload, end - start);
       buffer.copy(writer.buffer, writer.at, start, end);
       writer.at += end - start;
     },
@@ -100,9 +101,9 @@ const encodeShared = ({
   part,
 }: Omit<FileLines, "buffer" | "offset" | "bounds">): Buffer => {
   const writer = { buffer: Buffer.allocUnsafe(256 + 3 * (source.length + path.length)), at: 0 };
-  writeText(writer, field.kind, lineKind);
+  writeText(writer, envelopeTags.kind, lineKind);
   writeObservedAt(writer, observedAtMs);
-  writeText(writer, field.source, source);
+  writeText(writer, envelopeTags.source, source);
   writeAttribute(writer, "file.path", path);
   if (partial) writeAttribute(writer, "file.partial", "true");
   if (part !== undefined) writeAttribute(writer, "file.part", `${part}`);
@@ -113,11 +114,11 @@ const offsetNameBytes = Buffer.from(offsetName);
 
 const writeOffset = (writer: EnvelopeWriter, offset: number): void => {
   const digits = digitsOf(offset);
-  writeNumber(writer, field.attribute, attributeLength(offsetName.length, digits));
-  writeNumber(writer, field.attributeName, offsetName.length);
+  writeNumber(writer, envelopeTags.attributes, attributeLength(offsetName.length, digits));
+  writeNumber(writer, attributeTags.key, offsetName.length);
   offsetNameBytes.copy(writer.buffer, writer.at);
   writer.at += offsetName.length;
-  writeNumber(writer, field.attributeValue, digits);
+  writeNumber(writer, attributeTags.value, digits);
   writer.at += digits;
   let rest = offset;
   for (let at = writer.at - 1; at >= writer.at - digits; at--) {

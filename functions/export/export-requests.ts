@@ -177,7 +177,7 @@ const isClaim = (reader: BinaryReader, bytes: Uint8Array, end: number) => {
 
 /** Encodes field 1, which contains the next message in each of these messages. */
 const encodeField = (parts: readonly Uint8Array[]): Uint8Array[] => [
-  wireHead(1, lengthOf(parts)),
+  wireHead(resourceTag, lengthOf(parts)),
   ...parts,
 ];
 

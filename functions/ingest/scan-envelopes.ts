@@ -2,9 +2,14 @@
  * Reads encoded envelopes off the wire without an object for an envelope, and checks them as `examineFrame` does. It reads only plain
  * envelopes: known fields, once, in the order of their numbers, as every protobuf library writes them, and nothing that core rejects.
  */
-import { WireType } from "@bufbuild/protobuf/wire";
+import {
+  envelopeMessage,
+  frameMessage,
+  mapEntryMessage,
+  timestampMessage,
+} from "#proto/gen/ingest-messages.ts";
 import { entriesMax } from "#proto/limits/message-limits.ts";
-import { decodeText, ProtobufError, wireTag } from "#proto/wire.ts";
+import { decodeText, ProtobufError } from "#proto/wire.ts";
 import type { FrameToCommit } from "../store/ingest/decide-batch.ts";
 import { type EnvelopeRun, type KindCount, widen } from "../store/ingest/envelope-run.ts";
 import {
@@ -31,19 +36,22 @@ interface ScannedEnvelopes {
   heldBytes: number;
 }
 
-const varint = (number: number): number => wireTag(number, WireType.Varint);
-const delimited = (number: number): number => wireTag(number, WireType.LengthDelimited);
-const envelopeTag = delimited(4);
-const sequenceTag = varint(1);
-const [kindTag, observedAtTag, sourceTag] = [delimited(2), delimited(3), delimited(4)] as const;
-const [attributeTag, payloadTag] = [delimited(5), delimited(6)] as const;
-const [nameTag, valueTag] = [delimited(1), delimited(2)] as const;
-const [secondsTag, nanosTag] = [varint(1), varint(2)] as const;
+const envelopeTag = frameMessage.tags.envelopes;
+const {
+  sequence: sequenceTag,
+  kind: kindTag,
+  observedAt: observedAtTag,
+  source: sourceTag,
+  attributes: attributeTag,
+  payload: payloadTag,
+} = envelopeMessage.tags;
+const { key: nameTag, value: valueTag } = mapEntryMessage.tags;
+const { seconds: secondsTag, nanos: nanosTag } = timestampMessage.tags;
 
 const secondsMin = Number(timestampSecondsMin);
 const secondsMax = Number(timestampSecondsMax);
 
-/** Reads envelopes, which are fields 4, of a queue whose last one was `previous`; returns undefined unless all are plain. */
+/** Reads envelopes, which are fields `envelopes`, of a queue whose last one was `previous`; returns undefined unless all are plain. */
 export const scanEnvelopes = (
   bytes: Uint8Array,
   limits: FrameLimits,

@@ -11,7 +11,7 @@ import {
 } from "../declared-message.ts";
 
 /** An entry of a map of texts. */
-const mapEntryMessage = declareMessage({ key: textField(1), value: textField(2) });
+export const mapEntryMessage = declareMessage({ key: textField(1), value: textField(2) });
 
 /** `svc.ingest.v1.LeftQueue`. */
 export const leftQueueMessage = declareMessage({

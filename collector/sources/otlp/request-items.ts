@@ -1,9 +1,9 @@
 /** Splits and filters well-formed export requests of any signal without decoding them. */
-import type { BinaryReader } from "@bufbuild/protobuf/wire";
+import { type BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { lengthOf } from "#kit/bytes.ts";
 import { messageLimits } from "#proto/limits/message-limits.ts";
 import type { WireCheck } from "#proto/limits/wire-check.ts";
-import { eachField, readWire, WireDepthError, wireHead } from "#proto/wire.ts";
+import { eachField, readWire, WireDepthError, wireHead, wireTag } from "#proto/wire.ts";
 
 /** Field numbers, the same for every signal: of the resources in a request, and of the children in a resource and in a scope. */
 const resourcesField = 1;
@@ -142,4 +142,4 @@ const headerOf = (bytes: Uint8Array, reader: BinaryReader, message: Span): Uint8
 
 /** Encodes the parts as one length-delimited field. */
 const wrap = (number: number, parts: readonly Uint8Array[]): Uint8Array =>
-  Buffer.concat([wireHead(number, lengthOf(parts)), ...parts]);
+  Buffer.concat([wireHead(wireTag(number, WireType.LengthDelimited), lengthOf(parts)), ...parts]);

@@ -1,14 +1,15 @@
 import { create, toBinary } from "@bufbuild/protobuf";
-import { type BinaryReader, WireType } from "@bufbuild/protobuf/wire";
+import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
 import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { Problem } from "#functions/problems.ts";
 import { createBufferPool } from "#kit/buffer-pool.ts";
+import { forwardRequestMessage, frameMessage } from "#proto/gen/ingest-messages.ts";
 import { ForwardResponseSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages } from "#proto/grpc-framing.ts";
 import { queueIdBytes } from "#proto/limits/message-limits.ts";
-import { decodeText, ProtobufError, readLength, readTag, readWire, wireTag } from "#proto/wire.ts";
+import { decodeText, ProtobufError, readLength, readTag, readWire } from "#proto/wire.ts";
 import { type Caller, callerCertificateKey } from "../admission.ts";
 import { toConnectError } from "../connect-error.ts";
 import { directBodiesKey } from "../direct-bodies.ts";
@@ -147,10 +148,12 @@ interface FrameReading {
   receivedAt: number;
 }
 
-const requestFrame = wireTag(2, WireType.LengthDelimited);
-const frameHostId = wireTag(1, WireType.LengthDelimited);
-const frameQueueId = wireTag(2, WireType.LengthDelimited);
-const framePreviousSequence = wireTag(3, WireType.Varint);
+const { frame: requestFrame } = forwardRequestMessage.tags;
+const {
+  hostId: frameHostId,
+  queueId: frameQueueId,
+  previousSequence: framePreviousSequence,
+} = frameMessage.tags;
 
 /** Reads a frame; returns undefined when it is not plain. Its envelopes are a view of `message`. */
 export const readFrame = (

@@ -5,7 +5,12 @@
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { type Envelope, EnvelopesSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { TimestampSchema } from "@bufbuild/protobuf/wkt";
+import {
+  type Envelope,
+  EnvelopeSchema,
+  EnvelopesSchema,
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decodeText, eachField, eachValue, readWire, wireTag } from "#proto/wire.ts";
 
 /** How many envelopes of a kind, and the bytes of their payloads. */
@@ -100,7 +105,7 @@ export const partitionRun = (
   const parts = new Map<string, { figures: Figures; pieces: Uint8Array[] }>();
   readWire(bytes, (reader) => {
     let start = 0;
-    eachValue(reader, bytes.length, 4, (end) => {
+    eachValue(reader, bytes.length, EnvelopesSchema.field.envelopes.number, (end) => {
       const head = readHead(bytes, reader, end);
       const key = keyOf(head);
       if (key !== undefined) {
@@ -142,11 +147,12 @@ const readHead = (bytes: Uint8Array, reader: BinaryReader, end: number): Envelop
   return head;
 };
 
-const sequenceTag = wireTag(1, WireType.Varint);
-const kindTag = wireTag(2, WireType.LengthDelimited);
-const observedAtTag = wireTag(3, WireType.LengthDelimited);
-const payloadTag = wireTag(6, WireType.LengthDelimited);
-const secondsTag = wireTag(1, WireType.Varint);
+const { sequence, kind, observedAt, payload } = EnvelopeSchema.field;
+const sequenceTag = wireTag(sequence.number, WireType.Varint);
+const kindTag = wireTag(kind.number, WireType.LengthDelimited);
+const observedAtTag = wireTag(observedAt.number, WireType.LengthDelimited);
+const payloadTag = wireTag(payload.number, WireType.LengthDelimited);
+const secondsTag = wireTag(TimestampSchema.field.seconds.number, WireType.Varint);
 
 /** Returns the part of a run above `cursor`; the run itself if that is all of it. */
 export const runAbove = (run: EnvelopeRun, cursor: bigint): EnvelopeRun =>

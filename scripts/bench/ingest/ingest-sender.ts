@@ -8,6 +8,7 @@ import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { encodeBlock } from "#collector/forward/messages.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { unpooled } from "#kit/buffer-pool.ts";
+import { frameMessage } from "#proto/gen/ingest-messages.ts";
 import { ForwardRequestSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import {
   createGrpcMessageReader,
@@ -298,8 +299,7 @@ const writeBlock = (
   stream.write(data);
 };
 
-/** The tag of `envelopes` in a frame. */
-const envelopeTag = 0x22;
+const { envelopes: envelopeTag } = frameMessage.tags;
 
 const writeVarint5 = (bytes: Uint8Array, at: number, value: number): void => {
   bytes[at] = (value & 0x7f) | 0x80;
