@@ -4,7 +4,7 @@ import { insertCode } from "#functions/store/operator-session/operator-sessions.
 import { sha256 } from "#kit/bytes.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { scimEnvironment } from "#tests/support/scim.ts";
-import { redeemCode } from "../operator-session/codes.ts";
+import { redeemCode } from "../operator-session/authorization-codes.ts";
 import { createAuthenticateProvider } from "../scim/authenticate-provider.ts";
 import { createTokenExchange } from "../workload/exchange-token.ts";
 import { flushRefusals } from "./flush-refusals.ts";

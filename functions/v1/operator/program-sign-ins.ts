@@ -3,14 +3,16 @@ import type { ConfiguredCore } from "#functions/core.ts";
 import type { Origin } from "#functions/domain/audit/audit-log.ts";
 import {
   codeSeconds,
+  issueCode,
+  redeemCode,
+  refuseConsent,
+} from "#functions/domain/operator-session/authorization-codes.ts";
+import {
   decideDevice,
   findPendingDevice,
-  issueCode,
   issueDeviceCodes,
-  redeemCode,
   redeemDeviceCode,
-  refuseConsent,
-} from "#functions/domain/operator-session/codes.ts";
+} from "#functions/domain/operator-session/device-codes.ts";
 import { resource, webItself, webPerson } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import { scopes } from "#proto/operator/scopes.ts";
