@@ -1,3 +1,4 @@
+import { dayMs } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { CoreConfig } from "../config/core-config.ts";
 import type { Core, ReadCore, TimedCore } from "../core.ts";
@@ -94,7 +95,7 @@ export const directoryCheck = ({ db, clock, config }: ReadCore): Check =>
   });
 
 /** Hosts report losses for so long after a restore. */
-const reportsMs = 7 * 86_400_000;
+const reportsMs = 7 * dayMs;
 
 /** Describes the access held since a restore that core noticed, or the sign of a restore that it did not notice. */
 const restoreFacts = async ({ db, clock }: TimedCore): Promise<string[]> => {

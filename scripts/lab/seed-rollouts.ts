@@ -2,14 +2,12 @@ import { sql } from "drizzle-orm";
 import { rollout, type StoredBreach } from "#drizzle/schema/rollout.ts";
 import { type AuditEntry, recordAudits } from "#functions/domain/audit/audit-log.ts";
 import type { Database, Executor } from "#functions/store/database/database.ts";
-import { systemClock } from "#kit/clock.ts";
+import { minuteMs, systemClock } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";
 import type { AuditAction } from "#proto/audit-actions.ts";
 import { evidenceMax } from "#proto/rollout/rollout.ts";
 import type { RolloutCondition, RolloutState } from "#proto/rollout/vocabulary.ts";
 import { people } from "./people.ts";
-
-const minute = 60_000;
 
 /** The state of a seeded rollout, and how far its second wave of three is. */
 interface SeededRollout {
@@ -79,10 +77,10 @@ const waves = [
   { number: 3, percent: 100, soak: 0 },
 ] as const;
 
-const beganAfter = 4 * minute;
+const beganAfter = 4 * minuteMs;
 
 /** When core found the breach, after the start of the rollout. */
-const breachAfter = ({ wave }: SeededRollout): number => (5 + 30 * (wave - 1)) * minute;
+const breachAfter = ({ wave }: SeededRollout): number => (5 + 30 * (wave - 1)) * minuteMs;
 
 /**
  * Writes one rollout in each state into a database with hosts and configs, with the events that core would have audited. No host is in
@@ -112,10 +110,10 @@ interface Seeding {
 
 const endOf = ({ each, now }: Seeding): Date | null => {
   if (!["completed", "rolled_back", "aborted"].includes(each.state)) return null;
-  return new Date(now.getTime() + ((each.state === "completed" ? 90 : 14) - each.age) * minute);
+  return new Date(now.getTime() + ((each.state === "completed" ? 90 : 14) - each.age) * minuteMs);
 };
 
-const startOf = ({ each, now }: Seeding): number => now.getTime() - each.age * minute;
+const startOf = ({ each, now }: Seeding): number => now.getTime() - each.age * minuteMs;
 
 /** Returns the term of a time after the start. */
 const after = (seeding: Seeding, ms: number) =>
@@ -165,14 +163,14 @@ const insertTargets = async (tx: Executor, seeding: Seeding, id: string): Promis
   await tx.execute(sql`insert into rollout_target (rollout_id, place, identity_id, wave, status, reason, assigned_at, applied_at,
       failed_at, condition, condition_began_at, condition_detail, reverted_at)
     select ${id}::uuid, place, id, wave, status, reason,
-      case when status not in ('pending', 'skipped') then ${at(minute)} + later end,
-      case when status in ('applied', 'reverted') and not failed then ${at(3 * minute)} + later end,
-      case when failed and status in ('failed', 'reverted') then ${at(beganAfter + minute)} + later end,
+      case when status not in ('pending', 'skipped') then ${at(minuteMs)} + later end,
+      case when status in ('applied', 'reverted') and not failed then ${at(3 * minuteMs)} + later end,
+      case when failed and status in ('failed', 'reverted') then ${at(beganAfter + minuteMs)} + later end,
       case when failed and status in ('failed', 'reverted') then (array['config_invalid', 'rolled_back', 'stale'])[1 + place % 3] end,
       case when failed and status in ('failed', 'reverted') then ${at(beganAfter)} + later + make_interval(secs => place % 60) end,
       case when failed and status in ('failed', 'reverted') then (array['sources[1].include: must be an array',
         'back on its last known good config', 'last heartbeat 240 s ago, threshold 180 s'])[1 + place % 3] end,
-      case when status = 'reverted' then ${at(12 * minute)} + later end
+      case when status = 'reverted' then ${at(12 * minuteMs)} + later end
     from (
       select *, make_interval(mins => 30 * (wave - 1)) as later, case
         when refuses then 'skipped'
@@ -237,7 +235,7 @@ const recordEvents = async (tx: Executor, seeding: Seeding, id: string): Promise
   );
   for (const { wave, hosts: started } of waveHosts.filter(({ wave }) => wave <= each.wave))
     await record(
-      start + (wave - 1) * 30 * minute + 1000,
+      start + (wave - 1) * 30 * minuteMs + 1000,
       entry("rollout.wave_start", { wave, hosts: started }),
     );
   const breachedAt = start + breachAfter(each);

@@ -5,13 +5,12 @@ import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
 import { advanceRollouts } from "#functions/jobs/core-jobs.ts";
 import { createCoreReporter } from "#functions/ops/report-core.ts";
 import { createPartition } from "#functions/store/ingest/partitions.ts";
-import { dayMs, hourMs } from "#kit/clock.ts";
+import { dayMs, hourMs, minuteMs } from "#kit/clock.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { storeAccount } from "./accounts.ts";
 import type { TestCore } from "./core.ts";
 import { createRolloutLab, type DrivenHost, publishTestConfig } from "./rollout.ts";
 
-const minute = 60_000;
 const evening = Date.UTC(2026, 10, 26, 20);
 
 /** A Friday before noon, after a night in which much went wrong: a long weekend is to come. */
@@ -57,7 +56,7 @@ export const recordNight = async (test: TestCore) => {
   const at = (time: string) => Date.parse(`2026-11-27T${time}Z`);
   /** A minute before a time, hosts send telemetry and a heartbeat. */
   const beatUntil = async (time: number) => {
-    await clock.advance(time - minute - clock.now());
+    await clock.advance(time - minuteMs - clock.now());
     for (const { host, isSilent } of hosts)
       if (!isSilent)
         await db.execute(sql`insert into ingest_host values (${host.identity}, ${timestamp(clock.now())})
@@ -126,7 +125,7 @@ export const recordNight = async (test: TestCore) => {
     hosts.map(({ host }, index) => [host.identity, isInRack3(index)]),
   );
   hostOf(5).report = { ...hostOf(5).report, queue: fillingQueue };
-  await beatUntil(morning - minute);
+  await beatUntil(morning - minuteMs);
   await beatUntil(morning);
   await keepHistory();
   await reportCores(test);

@@ -1,10 +1,9 @@
 import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
 import { insertAuditEvents } from "#functions/store/audit/audit.ts";
 import type { Database } from "#functions/store/database/database.ts";
+import { hourMs } from "#kit/clock.ts";
 import { people } from "#scripts/lab/people.ts";
 import { seededId } from "#scripts/lab/seed-rollouts.ts";
-
-const hourMs = 3_600_000;
 
 /** Returns the id of the `n`th seeded policy: 0 is active, 1 is frozen. */
 export const seededPolicyId = (n: number): string => seededId("b300", n);

@@ -11,14 +11,13 @@ import {
   insertFailures,
 } from "#functions/store/enrollment/enrollments.ts";
 import { addressKey } from "#kit/address.ts";
+import { minuteMs } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 
 /** Failed uses of an address count for this long. */
-export const failureWindowMs = 5 * 60_000;
+export const failureWindowMs = 5 * minuteMs;
 const failuresMax = 10;
-/** Refusals are counted by the minute. */
-const minuteMs = 60_000;
 /** Counts of one minute by address and reason. Later addresses share one count, so that a rotating IPv6 prefix cannot fill the table. */
 const countsPerMinuteMax = 100;
 /** The address of the shared count. */

@@ -39,6 +39,7 @@ import {
   type PolicyRow,
   type TokenTerms,
 } from "#functions/store/enrollment/policies.ts";
+import { hourMs, minuteMs } from "#kit/clock.ts";
 import { type Entropy, uuidv7 } from "#kit/entropy.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused, workloadDetail } from "./refuse.ts";
@@ -52,12 +53,10 @@ import {
   unknownToken,
 } from "./use-rules.ts";
 
-/** The period of `max_enrollments_per_hour`. */
-const hourMs = 3_600_000;
 /** The lifetime of a reservation, within which the signer must finish. */
-const reservationMs = 60_000;
+const reservationMs = minuteMs;
 /** A retry within this time returns the certificate that was already issued, because the first response may have been lost. */
-const retryMs = 10 * 60_000;
+const retryMs = 10 * minuteMs;
 
 /** A request whose certificate request has been checked. */
 export interface EnrollmentRequest {

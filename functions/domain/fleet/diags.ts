@@ -13,6 +13,7 @@ import {
   insertDiag,
   updateDiagAnswered,
 } from "#functions/store/fleet/diags.ts";
+import { dayMs } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { DiagRequest } from "#proto/management/diag.ts";
 import type { HostDiagView } from "#proto/operator/host-diag.ts";
@@ -20,7 +21,7 @@ import { type By, type Origin, recordOperatorAction } from "../audit/audit-log.t
 import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
 
 /** The time for which a bundle is kept. */
-const keptMs = 24 * 3_600_000;
+const keptMs = dayMs;
 /** The time that an answer may take beyond the host's next heartbeat, which may be lost once. */
 const answerMarginSeconds = 30;
 

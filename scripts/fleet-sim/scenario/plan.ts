@@ -1,3 +1,4 @@
+import { dayMs } from "#kit/clock.ts";
 import { configHash } from "#proto/collector-config/hash.ts";
 import type { ScenarioName } from "./scenarios.ts";
 
@@ -88,7 +89,6 @@ management:
   return { name, yaml, hash };
 };
 
-const dayMs = 86_400_000;
 const usualTtlSeconds = 21 * 86_400;
 
 /** Core accepts six heartbeats of a certificate in a minute; five leave one to spare. */

@@ -1,9 +1,7 @@
+import { hourMs, minuteMs } from "#kit/clock.ts";
 import type { Role } from "./scenarios.ts";
 import { type HostStatus, queueAt, type Step } from "./steps.ts";
 import type { Timeline, TimelineContext } from "./timeline.ts";
-
-const minuteMs = 60_000;
-const hourMs = 60 * minuteMs;
 
 /** Returns what differs from a steady host's timeline. */
 type RoleTimeline = (context: TimelineContext) => Partial<Timeline>;

@@ -1,3 +1,4 @@
+import { dayMs } from "#kit/clock.ts";
 import type { Host } from "./hosts.ts";
 import type { Plan } from "./plan.ts";
 import { createRandom, type Random } from "./random.ts";
@@ -44,8 +45,6 @@ export interface TimelineContext {
   /** A random duration between two parts of a length. */
   part(length: number, min: number, max: number): number;
 }
-
-const dayMs = 86_400_000;
 
 /** Creates the timeline of a host in its role. */
 export const timelineOf = (plan: Plan, host: Host): Timeline => {

@@ -9,7 +9,7 @@ import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { dirname, join } from "node:path";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, dayMs } from "#kit/clock.ts";
 import { encodePem } from "#proto/pem.ts";
 import {
   createTestCa,
@@ -49,7 +49,6 @@ interface Credentials {
 /** Names and addresses of a lab's servers. */
 export const labServerNames = ["localhost", "127.0.0.1", "::1"] as const;
 
-const dayMs = 86_400_000;
 const authorityLifetimeDays = 3650;
 const serverLifetimeDays = 397;
 

@@ -12,6 +12,7 @@ import { type CsvColumns, csvRoute, memberColumns, viewsOf } from "#functions/ht
 import { IdParams, resource, scope } from "#functions/http/resource.ts";
 import { route, viewOf } from "#functions/http/route.ts";
 import type { AssignmentFilter } from "#functions/store/config/hosts.ts";
+import { minuteMs } from "#kit/clock.ts";
 import {
   AssignmentBatch,
   AssignmentPage,
@@ -48,7 +49,6 @@ export const assignmentFilterOf = ({
   until,
 });
 
-const minuteMs = 60_000;
 const batchView = viewOf(AssignmentBatch);
 const unstoredView = viewOf(UnstoredConfigs.entries.items.item);
 
@@ -83,7 +83,7 @@ export const configReports = (core: ReadCore) =>
       "The assignments of a config to hosts, newest first, and what each host has made of it",
       {
         filter: assignmentFilterFields,
-        cursors: "config-assignments",
+        listName: "config-assignments",
         returns: ["A page of assignments", AssignmentPage],
         find: (page, { params, query }) =>
           browseAssignments(core, { ...assignmentFilterOf(query), configId: params.id }, page),
