@@ -319,9 +319,8 @@ const runSteps = async (
   steps: readonly Step[],
 ): Promise<(Reserved | Recorded | Refused)[]> => {
   const now = needs.clock.now();
-  const requests: ReserveRequest[] = [];
-  const issues: Issue[] = [];
-  for (const step of steps) isRecord(step) ? issues.push(step) : requests.push(step);
+  const requests = steps.filter((step): step is ReserveRequest => !isRecord(step));
+  const issues = steps.filter(isRecord);
   const locked = lock(tx, { requests, issues, now });
   // All reads, then all writes, each in one round trip; no statement follows a failed one.
   const [reserve, record] = await Promise.all([
@@ -329,9 +328,11 @@ const runSteps = async (
     readForRecords(tx, needs, { issues, locked, now }),
   ]);
   const [reserved, recorded] = await Promise.all([reserve(), record()]);
-  const nextReserved = reserved.values();
-  const nextRecorded = recorded.values();
-  return steps.flatMap((step) => (isRecord(step) ? nextRecorded : nextReserved).next().value ?? []);
+  const outcomes = new Map<Step, Reserved | Recorded | Refused | undefined>([
+    ...requests.map((step, index) => [step, reserved[index]] as const),
+    ...issues.map((step, index) => [step, recorded[index]] as const),
+  ]);
+  return steps.flatMap((step) => outcomes.get(step) ?? []);
 };
 
 /**
