@@ -5,8 +5,21 @@ import { Problem } from "../problems.ts";
 import { anyone } from "./resource.ts";
 import { bodyBytesMax, parse, route } from "./route.ts";
 
+const readerOf = (path: string) =>
+  route({
+    method: "GET",
+    path,
+    operationId: "read",
+    summary: "Names itself",
+    guard: anyone,
+    replies: { 200: { description: "The path of the route" } },
+    handle: async () => ({ status: 200, body: { path } }),
+  });
+
 const test = await useTestCore({
   routes: () => [
+    readerOf("/v1/files/:id"),
+    readerOf("/v1/files/export.csv"),
     route({
       method: "POST",
       path: "/v1/echo",
@@ -46,6 +59,12 @@ const chunked = (bytes: number) => {
   const request = new Request("http://core.test/v1/echo", init);
   return { request, counter };
 };
+
+it("prefers a fixed path to one with a parameter, wherever it stands in the list", async () => {
+  const pathOf = async (path: string) => (await test.api("GET", path)).body.path;
+  expect(await pathOf("/v1/files/export.csv")).toBe("/v1/files/export.csv");
+  expect(await pathOf("/v1/files/7")).toBe("/v1/files/:id");
+});
 
 it("I2: rejects a chunked body as soon as it exceeds 1 MiB, without reading the rest", async () => {
   const { request, counter } = chunked(64 * bodyBytesMax);

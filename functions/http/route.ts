@@ -253,7 +253,9 @@ const matchesEtag = (header: string | undefined, etag: string) =>
   (header ?? "").split(",").some((part) => ["*", etag, `W/${etag}`].includes(part.trim()));
 
 /** Registers the routes, and for each path a 405 for the methods that it does not accept. */
-export const mount = (app: Hono<HttpEnv>, routes: readonly Route[]): void => {
+export const mount = (app: Hono<HttpEnv>, unordered: readonly Route[]): void => {
+  // The first path that matches answers: `export.csv` comes before `:id`.
+  const routes = unordered.toSorted((a, b) => fixedLength(b) - fixedLength(a));
   for (const entry of routes) {
     app.on(entry.method, entry.path, async (c) => {
       c.set("route", entry.path);
@@ -269,6 +271,9 @@ export const mount = (app: Hono<HttpEnv>, routes: readonly Route[]): void => {
     });
   }
 };
+
+/** Returns how much of a path comes before its first parameter. */
+const fixedLength = ({ path }: Route) => path.search(/:|$/);
 
 /** The largest body of an HTTP request, in bytes (docs/api.md). */
 export const bodyBytesMax = 1024 * 1024;

@@ -74,7 +74,6 @@ export const routesOf = (core: Core): readonly Route[] => {
   // Reports have their own pool, because each scans the fleet or may take long: so they cannot starve heartbeats.
   const reports = { ...core, db: core.reports };
   return [
-    // Before the policies, which would read `export.csv` as an id.
     ...enrollmentEntries(reports),
     ...operatorEntries(core),
     ...reportEntries(reports),
