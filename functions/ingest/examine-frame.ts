@@ -41,11 +41,11 @@ const kindPattern = new RegExp(`^[a-z0-9_]{1,${kindBytesMax}}$`);
 const nul = "\0";
 /** The memory of an envelope beside its bytes: the objects of protobuf decoding and the overhead of a row. */
 export const envelopeOverheadBytes = 256;
+/** The memory of an attribute beside its bytes. */
+export const attributeOverheadBytes = 96;
 /** Returns what an ack counts in memory until it is sent, beside a few bytes. */
 export const ackBytes = ({ rejected }: Pick<Ack, "rejected">): number =>
   rejected.length * envelopeOverheadBytes;
-/** The same of an attribute. */
-export const attributeOverheadBytes = 96;
 /** 0001-01-01, as google.protobuf.Timestamp has it. */
 export const timestampSecondsMin = -62_135_596_800n;
 /** The end of 9999-12-31. */

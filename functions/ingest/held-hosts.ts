@@ -34,9 +34,9 @@ export const createHeldHosts = (clock: Pick<Clock, "now">) => {
 /** Returns a sink that opens no queue and stores no frame of a host that is held, so that the host keeps them and tries again. */
 export const holdBack = (sink: Sink, held: Pick<HeldHosts, "faultOf">): Sink => ({
   ...sink,
-  open(claims, isGone) {
+  open(claims, isDisconnected) {
     const fault = held.faultOf(claims.hostId);
-    return fault ? Promise.reject(fault) : sink.open(claims, isGone);
+    return fault ? Promise.reject(fault) : sink.open(claims, isDisconnected);
   },
   commit(frame, bytes) {
     const fault = held.faultOf(frame.hostId);

@@ -6,10 +6,10 @@
  *   proves no fork either, as its sender may have opened the queue since.
  * - Envelopes that a sender has deleted and that the cursor does not cover are lost with the database: the range is recorded in the
  *   transaction that moves the cursor over it. Their sender never sends them again. So it is with the queue ids that the sender has left;
- *   of these, one that is missing has lost nothing where it may have been trimmed. Sequences go on across ids: one has lost nothing of what
- *   was acknowledged under those before it. One claim, of any host, cannot make the totals
- *   meaningless: what no host can have sent, and what is beyond the bound of recorded events, is added to none. Nothing is lost of a queue
- *   that comes from another sink, which has the range.
+ *   of these, one that is missing has lost nothing where it may have been trimmed. Sequences go on across ids: one has lost nothing of
+ *   what was acknowledged under those before it. One claim, of any host, cannot make the totals meaningless: what no host can have sent,
+ *   and what is beyond the bound of recorded events, is added to none. Nothing is lost of a queue that comes from another sink, which has
+ *   the range.
  */
 import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
@@ -18,7 +18,6 @@ import type { LeftQueue, Open } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { queueIdBytes, sequenceMax } from "#proto/limits/message-limits.ts";
 import { Problem } from "../problems.ts";
 import type { LockedCursor, QueueName, SeenQueue, StoredQueue } from "../store/ingest/queues.ts";
-
 import { inGroups, inTurn } from "./in-groups.ts";
 import {
   countLoss,
@@ -145,8 +144,8 @@ export const createQueueOpener = <Tx>({
       },
       { isShared: true },
     );
-  const judgeOwn = async (tx: Tx, { claims, row, lost }: Decision) => {
-    const lostHere = await losses.judge(tx, row, lost);
+  const ownLossOf = async (tx: Tx, { claims, row, lost }: Decision) => {
+    const lostHere = await losses.ownPart(tx, row, lost);
     if (lost && lostHere === null)
       log.warn(
         {
@@ -159,7 +158,13 @@ export const createQueueOpener = <Tx>({
       );
     return lostHere;
   };
-  const openAlone = ({ open, isGone }: { open: Open; isGone(): boolean }): Promise<Decision> =>
+  const openAlone = ({
+    open,
+    isDisconnected,
+  }: {
+    open: Open;
+    isDisconnected(): boolean;
+  }): Promise<Decision> =>
     register.transaction(async (tx) => {
       const now = new Date(clock.now());
       const leftIds = open.leftQueues.map(({ queueId }) => queueId);
@@ -167,8 +172,8 @@ export const createQueueOpener = <Tx>({
         leftIds.length > 0 ? await register.lockLeft(tx, queueOf(open), leftIds) : [];
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
       const { isForked, row } = decision;
-      if (isForked && isGone()) throw new Problem("queue_forked");
-      const lostHere = await judgeOwn(tx, decision);
+      if (isForked && isDisconnected()) throw new Problem("queue_forked");
+      const lostHere = await ownLossOf(tx, decision);
       if (isForked) await register.noteFork(tx, queueOf(open));
       else await store(tx, [{ ...decision, lostHere: lostHere && sequencesOf(lostHere) }], now);
       const own = await recordLoss(register, tx, queueOf(open), {
@@ -188,10 +193,10 @@ export const createQueueOpener = <Tx>({
 
   return {
     /**
-     * Opens a queue. Throws `queue_forked`, `frame_invalid`, or `overloaded` when a thousand others wait. Records no fork once `isGone`
+     * Opens a queue. Throws `queue_forked`, `frame_invalid`, or `overloaded` when a thousand others wait. Records no fork once `isDisconnected`
      * returns true: nobody waits for the answer.
      */
-    async open(claims: Open, isGone = () => false): Promise<OpenedQueue> {
+    async open(claims: Open, isDisconnected = () => false): Promise<OpenedQueue> {
       checkOpen(claims);
       const queue = queueOf(claims);
       const sessionId = sessionOf(claims);
@@ -203,7 +208,7 @@ export const createQueueOpener = <Tx>({
         losses: lost = [],
         cursor,
         left,
-      } = opened ?? (await openInTurn({ open: claims, isGone }));
+      } = opened ?? (await openInTurn({ open: claims, isDisconnected }));
       losses.committed(lost);
       if (isForked) throw new Problem("queue_forked");
       return { ...queue, sessionId, cursor, left };
@@ -218,7 +223,7 @@ const createLosses = <Tx>({
 }: Pick<QueueOpenerNeeds<Tx>, "register" | "observe">) => {
   const recordedLosses = createRecordedLosses();
   /** Returns a loss if this sink has it, null if another sink has the range. */
-  const judge = async (tx: Tx, row: LockedCursor, lost: Loss | undefined) =>
+  const ownPart = async (tx: Tx, row: LockedCursor, lost: Loss | undefined) =>
     lost && isOfOtherSink(row, await register.findSinkChange(tx)) ? null : lost;
 
   /** Records what the database has lost of left queues; returns their cursors, which stay. */
@@ -237,7 +242,7 @@ const createLosses = <Tx>({
         ? lossOf(row.cursor, storedThrough, ackedUnder(open.leftQueues.slice(index + 1)))
         : undefined;
       const queue = { hostId: open.hostId, queueId };
-      const lostHere = row && (await judge(tx, row, lost));
+      const lostHere = row && (await ownPart(tx, row, lost));
       // Of what core does not judge, the host keeps what it knows.
       const cursor = row === null || lostHere === null ? storedThrough : row.cursor;
       left.push({ queueId, cursor, ackedThrough });
@@ -256,7 +261,7 @@ const createLosses = <Tx>({
       countLoss(observe, lost);
     }
   };
-  return { judge, settleLeft, committed };
+  return { ownPart, settleLeft, committed };
 };
 
 type Decision = ReturnType<typeof decideOpen> & {

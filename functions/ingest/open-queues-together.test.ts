@@ -75,8 +75,8 @@ it("Q11: reports no copy for an Open whose stream has ended, which may be older 
   const eventsOf = () =>
     connection.sql`select 1 from audit_event where details->>'host_id' = 'late'`;
   const late = openOf("late", { ackedThrough: 5n, sentThrough: 9n });
-  const isGone = () => true;
-  await expect(open(late, isGone)).rejects.toMatchObject({ code: "queue_forked" });
+  const isDisconnected = () => true;
+  await expect(open(late, isDisconnected)).rejects.toMatchObject({ code: "queue_forked" });
   expect(await eventsOf()).toHaveLength(0);
   await expect(open(late)).rejects.toMatchObject({ code: "queue_forked" });
   expect(await eventsOf()).toHaveLength(2);

@@ -261,7 +261,7 @@ const createStreamRunner = (
 ) => {
   const { streams, budget, incomplete, sink, statuses, limits } = needs;
   const accept = createFrameAcceptor(needs);
-  const openDesk = createAccountHandlers(needs.accounts, (err) =>
+  const accountHandlersOf = createAccountHandlers(needs.accounts, (err) =>
     needs.log.error({ err }, "an account failed"),
   );
   const offered = {
@@ -331,7 +331,7 @@ const createStreamRunner = (
             return { case: "ack", value: ack };
           },
           status: channel.receive,
-          account: openDesk(caller, () => ({ queue, lastFrame })),
+          account: accountHandlersOf(caller, () => ({ queue, lastFrame })),
           untilReadable: (...signals: AbortSignal[]) =>
             budget.untilReadable(caller.identity, ...signals),
         };

@@ -94,10 +94,10 @@ export const tracedSink = (
   };
   return {
     ...sink,
-    open: async (claims, isGone) => {
+    open: async (claims, isDisconnected) => {
       const queue = `queue ${shortId(claims.queueId)} of ${claims.hostId}`;
       try {
-        const opened = await sink.open(claims, isGone);
+        const opened = await sink.open(claims, isDisconnected);
         world.note(`${core} opens ${queue} at ${opened.cursor}`);
         hear(claims, undefined, begunOf(world).get(claims.sessionId.toHex()));
         return opened;

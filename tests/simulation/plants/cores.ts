@@ -143,7 +143,7 @@ export const corePlants: Readonly<Record<string, Plant>> = {
     },
   },
   "core does not compare what a queue can have sent": sink(({ open }) => ({
-    open: (claims, isGone) => open({ ...claims, sentThrough: undefined }, isGone),
+    open: (claims, isDisconnected) => open({ ...claims, sentThrough: undefined }, isDisconnected),
   })),
   "core does not store an account": accept(async () => ({
     through: BigInt(Number.MAX_SAFE_INTEGER),
@@ -163,8 +163,8 @@ export const corePlants: Readonly<Record<string, Plant>> = {
   "core trusts the cursor that it remembers": sink(({ open, commit }) => {
     const cursors = new Map<string, bigint>();
     return {
-      open: async (claims, isGone) => {
-        const opened = await open(claims, isGone);
+      open: async (claims, isDisconnected) => {
+        const opened = await open(claims, isDisconnected);
         const key = queueKey(claims);
         const cursor = cursors.get(key) ?? opened.cursor;
         cursors.set(key, cursor);
