@@ -73,7 +73,7 @@ interface Listed<Params, View, Filter extends v.ObjectEntries, Row>
   /** The query fields that select rows. */
   filter?: Filter;
   /** The list's name in its cursors, by default the last part of its path. */
-  cursors?: string;
+  listName?: string;
   find(
     page: PageRequest,
     input: Input<Parsed<Params>, ParsedFilter<Filter>, undefined, Operator>,
@@ -131,7 +131,10 @@ const verbsOf = (core: ReadCore, basePath: string) => {
       });
     };
   const get = verb("GET", 200, "audit");
+  const cursors = createCursorSeal(core.config);
   return {
+    /** Converts positions to cursors, for a report that `list` does not fit. */
+    cursors,
     get,
     post: verb("POST", 201),
     put: verb("PUT", 200),
@@ -150,26 +153,24 @@ const verbsOf = (core: ReadCore, basePath: string) => {
       summary: string,
       {
         filter,
-        cursors,
+        listName = (basePath + path).split("/").at(-1) ?? "",
         find,
         view,
         furtherMembers,
         ...definition
       }: Listed<Params, View, Filter, Row>,
     ): Draft => {
-      const seal = createCursorSeal(core.config);
-      const name = cursors ?? (basePath + path).split("/").at(-1) ?? "";
       const query = v.strictObject({ ...filter, ...listFields });
       return get<Path, View, Params, typeof query>(path, summary, {
         ...definition,
         query,
         handle: async (input) => {
           const { cursor, limit } = input.query;
-          const [after = null] = await seal.open(name, cursor);
+          const [after = null] = await cursors.open(listName, cursor);
           const { rows, next } = await find({ after, limit }, input as Parameters<typeof find>[1]);
           return {
             items: rows.map((row) => view(row, input.caller)),
-            next_cursor: await seal.seal(name, next === null ? null : [next]),
+            next_cursor: await cursors.seal(listName, next === null ? null : [next]),
             ...(await furtherMembers?.(rows)),
           } as BodyOf<View>;
         },
@@ -211,7 +212,7 @@ type Mac = (list: string, payload: string) => Promise<Uint8Array>;
  * Creates what converts positions in a list to opaque cursors and back. Authenticates cursors by HMAC-SHA-256, and rejects one of another list,
  * order or deployment. Opens those of the previous secret too.
  */
-export const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: CursorSecrets) => {
+const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: CursorSecrets) => {
   const macOf = createMac(authTokenSecret);
   const macs =
     authTokenSecretPrevious === null ? [macOf] : [macOf, createMac(authTokenSecretPrevious)];

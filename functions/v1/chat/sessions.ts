@@ -24,7 +24,7 @@ export const conversationRoutes = (core: ConfiguredCore, chat: Pick<Chat, "signe
   return resource(core, "/v1/chat/sessions", ({ list, post, get, put, remove }) => ({
     listChatSessions: list("", "The caller's conversations, the last used first", {
       by,
-      cursors: "chat-sessions",
+      listName: "chat-sessions",
       returns: [
         "A page of conversations",
         PageOf(ChatSession),

@@ -101,7 +101,7 @@ export const enrollmentListRoutes = (core: ReadCore) =>
       "The bootstrap tokens of all policies with their states, newest first",
       {
         filter: tokenFilterFields,
-        cursors: "all-tokens",
+        listName: "all-tokens",
         returns: ["A page of tokens", TokenPage],
         find: (page, { query }) => browseAllTokens(core, tokenFilterOf(query), page),
         view: listedTokenView,

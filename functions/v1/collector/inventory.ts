@@ -7,7 +7,7 @@ import {
   putInventory,
 } from "#functions/domain/inventory/inventory.ts";
 import { CsvFault, csvRecords, type ReadRecord } from "#functions/http/read-csv.ts";
-import { createCursorSeal, listFields, resource, scope } from "#functions/http/resource.ts";
+import { listFields, resource, scope } from "#functions/http/resource.ts";
 import { fieldErrors, route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
 import { rfc3339 } from "#kit/clock.ts";
@@ -26,9 +26,8 @@ import { isLabelKey } from "#proto/labels.ts";
 import { QueryFlag } from "#proto/values.ts";
 
 /** The route that compares the inventory with the fleet, by name. */
-export const inventoryReports = (core: ReadCore) => {
-  const cursors = createCursorSeal(core.config);
-  return resource(core, "/v1/collector/inventory", ({ get }) => ({
+export const inventoryReports = (core: ReadCore) =>
+  resource(core, "/v1/collector/inventory", ({ get, cursors }) => ({
     listInventory: get(
       "",
       "The hosts of the inventory and of the fleet by name, each with its status, and how many have which",
@@ -57,7 +56,6 @@ export const inventoryReports = (core: ReadCore) => {
       },
     ),
   }));
-};
 
 const Query = v.strictObject({
   status: v.optional(

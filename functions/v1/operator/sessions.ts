@@ -34,7 +34,7 @@ export const sessionRoutes = (core: ConfiguredCore) =>
       {
         by: "read",
         filter: { everyone: QueryFlag },
-        cursors: "operator-sessions",
+        listName: "operator-sessions",
         returns: ["A page of sessions", PageOf(SessionView)],
         find: (page, { query, caller }) => browseSessions(core, caller, query, page),
         view: (row, caller) =>

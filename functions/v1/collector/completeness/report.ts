@@ -8,7 +8,7 @@ import {
   type SettledHour,
 } from "#functions/domain/completeness/report-completeness.ts";
 import { type CsvColumns, csvRoute } from "#functions/http/csv.ts";
-import { createCursorSeal, listFields, resource } from "#functions/http/resource.ts";
+import { listFields, resource } from "#functions/http/resource.ts";
 import { hourMs as hourLengthMs, rfc3339 } from "#kit/clock.ts";
 import { incompleteStates } from "#proto/completeness/hour-note.ts";
 import {
@@ -23,11 +23,8 @@ import { Identifier } from "#proto/values.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "./hour.ts";
 
 /** The route that reports how many hosts have which state in each hour, and the hosts whose hours are not complete. */
-export const completenessReports = (
-  core: Pick<Core, "config" | "db" | "clock" | "hourColumns">,
-) => {
-  const cursors = createCursorSeal(core.config);
-  return resource(core, "/v1/collector/completeness", ({ get }) => ({
+export const completenessReports = (core: Pick<Core, "config" | "db" | "clock" | "hourColumns">) =>
+  resource(core, "/v1/collector/completeness", ({ get, cursors }) => ({
     reportCompleteness: get(
       "",
       "How many hosts have which state in each hour, and the hosts with the most incomplete hours",
@@ -74,7 +71,6 @@ export const completenessReports = (
       },
     ),
   }));
-};
 
 const State = v.picklist(hourStates, "must be a state of an hour");
 const States = v.union(

@@ -15,7 +15,7 @@ export const changeReports = (core: ReadCore) =>
       "/changes",
       "Upgrades and changes of labels, newest first, each compared with unchanged hosts once it has soaked",
       {
-        cursors: "fleet-changes",
+        listName: "fleet-changes",
         returns: ["A page of changes", FleetChangeList],
         find: (page) => browseChanges(core, page),
         view: changeView,

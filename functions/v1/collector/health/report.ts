@@ -1,8 +1,9 @@
 import * as v from "valibot";
 import type { ReadCore } from "#functions/core.ts";
 import { createHealthReports, type FleetReport } from "#functions/domain/fleet/report.ts";
-import { createCursorSeal, listFields, resource } from "#functions/http/resource.ts";
+import { listFields, resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
+import { dayMs } from "#kit/clock.ts";
 import { filterFromQuery, filterQuery, PastTime } from "#proto/fleet-health/filter.ts";
 import {
   type ExportLagView,
@@ -15,9 +16,8 @@ import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";
 
 /** The route of the fleet health report. */
 export const healthReports = (core: ReadCore) => {
-  const cursors = createCursorSeal(core.config);
   const reportHealth = createHealthReports(core);
-  return resource(core, "/v1/collector/health", ({ get }) => ({
+  return resource(core, "/v1/collector/health", ({ get, cursors }) => ({
     reportFleetHealth: get(
       "",
       "The fleet health report: thresholds, summary, and a page of collectors with their states",
@@ -28,9 +28,8 @@ export const healthReports = (core: ReadCore) => {
         handle: async ({ query }) => {
           const { at, sort, order, limit } = query;
           const list = `health ${sort} ${order}${at ? ` ${at.toISOString()}` : ""}`;
-          const [value = "", id = ""] =
-            query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
-          const after = query.cursor === undefined ? null : { value, id };
+          const [value = "", id] = await cursors.open(list, query.cursor);
+          const after = id === undefined ? null : { value, id };
           const report = await reportHealth(
             { filter: filterFromQuery(query), at },
             { sort, order, limit, after },
@@ -41,7 +40,8 @@ export const healthReports = (core: ReadCore) => {
             generated_at: asOf.toISOString(),
             ...pastMarkOf(report.rules),
             thresholds: thresholdsView(thresholds),
-            ...outagesView(outages, now.getTime() - shownMs),
+            // Those of a day: hosts that a longer one left silent have their own evidence.
+            ...outagesView(outages, now.getTime() - dayMs),
             summary: summaryView({
               ...summary,
               ...summary.byForwarding,
@@ -53,8 +53,10 @@ export const healthReports = (core: ReadCore) => {
             ...(exports.length > 0 ? { exports: exports.map(exportLagView) } : {}),
             ...(pause === null ? {} : { retention_paused: pauseView(pause) }),
             items: report.rows.map((row) => healthRowView(row, report.rules)),
-            next_cursor:
-              report.next && (await cursors.seal(list, [report.next.value, report.next.id])),
+            next_cursor: await cursors.seal(
+              list,
+              report.next && [report.next.value, report.next.id],
+            ),
           };
         },
       },
@@ -68,9 +70,6 @@ const HealthQuery = filterQuery({
   order: v.optional(v.picklist(["asc", "desc"], "must be asc or desc"), "asc"),
   ...listFields,
 });
-
-/** Outages are shown for this long after their end: hosts that a longer one left silent have their own evidence. */
-const shownMs = 86_400_000;
 
 const summaryView = viewOf(FleetSummaryView);
 

@@ -60,7 +60,7 @@ export const rolloutReports = (core: ReadCore) =>
       "The hosts of a rollout in the order of the waves; `status` is repeatable",
       {
         filter: targetFilterFields,
-        cursors: "rollout-targets",
+        listName: "rollout-targets",
         returns: ["A page of targets", RolloutTargetPage],
         find: (page, { params, query }) =>
           browseTargets(core, targetFilterOf(params.id, query), page),
