@@ -127,8 +127,9 @@ export const createReaders = (
         signal.throwIfAborted();
         file.dueAt = clock.monotonic() + retryMs;
         report(error, file.tail.path, failed);
+      } finally {
+        file.isInUse = false;
       }
-      file.isInUse = false;
     }
     if (failed.size > 0) return retryMs;
     fault.succeeded();
