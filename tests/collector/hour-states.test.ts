@@ -1,3 +1,4 @@
+import { unlinkSync } from "node:fs";
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
@@ -23,6 +24,7 @@ import {
 } from "../support/accounting-host.ts";
 import { exportThrough } from "../support/accounts.ts";
 import { eventually } from "../support/eventually.ts";
+import { createTestFiles, settle } from "../support/file-source.ts";
 import { traceRequest } from "../support/otlp.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";
 import { startProgram, stopProgram } from "../support/program.ts";
@@ -431,6 +433,41 @@ it("L4: is short of what nobody knows when its host is revoked with unsent recor
   await test.sql`update collector_identity set revoked_at = ${new Date(test.clock.now()).toISOString()}`;
   await test.pastGrace(two, queue);
   expect(await saidOf(test, two)).toEqual(unknown);
+});
+
+it("L5: is short of the lines that a rotation deleted before they were stored", async () => {
+  const test = await start();
+  const { queue } = test.openForwarded();
+  const files = createTestFiles(queue);
+  files.write(1, 20);
+  await files.start();
+  await eventually(() => expect(queue.lastSequence).toBe(20));
+  // The queue has no room from now on.
+  files.storeBy(async (records, options) => {
+    if ("count" in records && records.count > 0)
+      await new Promise((_, reject) => {
+        options?.signal?.addEventListener("abort", () => reject(new Error("stopping")));
+      });
+    return queue.append(records, options);
+  });
+  files.write(21, 30);
+  await settle();
+  await files.source?.stop();
+  unlinkSync(files.log());
+  files.write(31, 35);
+  files.storeBy(queue.append);
+  await files.start();
+  await eventually(() => expect(queue.stats().fileGapBytes).toBe(10 * "line 21\n".length));
+  await files.source?.stop();
+  await test.sendHour(queue, 0);
+  await test.pastGrace(two, queue);
+  expect(await saidOf(test, two)).toEqual({
+    state: "short",
+    shortages: [{ kind: "file_gap", count: 80 }],
+    // Besides, nobody knows what came and went while it was stopped.
+    line: "short accepted=25 stored=25 file_gap_bytes=80 file_gaps=2 short=file_gap delivered=backend",
+    chat: [{ state: "short", short_of: "file_gap" }],
+  });
 });
 
 it("is not accounted by a core that takes no accounts", async () => {

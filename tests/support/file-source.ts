@@ -27,8 +27,8 @@ import { openTestQueue, readAll } from "./queue.ts";
 
 const sourceFiles = createSourceFiles(createMounts(systemClock));
 
-/** Creates a temporary directory with `logs`, and a `file` source over it that appends to a real queue. */
-export const createTestFiles = () => {
+/** Creates a temporary directory with `logs`, and a `file` source over it that appends to a real queue: its own, unless one is given. */
+export const createTestFiles = (given?: Queue) => {
   const dir = newFolder();
   mkdirSync(join(dir, "logs"));
   const logged = createTestLog();
@@ -44,7 +44,7 @@ export const createTestFiles = () => {
   let source: Source | undefined;
 
   const open = (options: Partial<QueueOptions> = {}) => {
-    queue = openTestQueue(join(dir, "queue"), options);
+    queue = given ?? openTestQueue(join(dir, "queue"), options);
     append = queue.append;
   };
   const start = async (config: Partial<FileSourceConfig> = {}, from = sourceFiles) => {
