@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { type Clock, possibleTimes } from "#kit/clock.ts";
 import { clockSkewMsMax, type ProofPurpose } from "#proto/management/proof.ts";
 import type { Executor } from "../database/database.ts";
-import { prepareStatement } from "../database/statements.ts";
+import { prepareStatement, timestamptz } from "../database/statements.ts";
 import type { Succession } from "./certificates.ts";
 
 /** A verified proof, not used yet. */
@@ -183,7 +183,7 @@ export const useProof = async (
   { fingerprintSha256, sentAt, expired }: ProofUse,
   clock: Pick<Clock, "now" | "machineNow">,
 ): Promise<ProofAdmission> => {
-  const at = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;
+  const at = (ms: number) => timestamptz(new Date(ms));
   const input = sql`select ${fingerprintSha256}::text as fingerprint, ${at(sentAt)} as sent_at, ${expired}::boolean as expired`;
   const [row] = await db.execute<DecisionRow>(
     sql`with input as (${input}), ${decideProofs(purpose, {

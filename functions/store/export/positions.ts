@@ -6,7 +6,14 @@ import {
   type ServerIdentity,
   serverStart,
 } from "../database/identity.ts";
-import { nextXid, oldestXid, orNull, type RowOf, readRow } from "../database/statements.ts";
+import {
+  nextXid,
+  oldestXid,
+  orNull,
+  type RowOf,
+  readRow,
+  timestamptz,
+} from "../database/statements.ts";
 import {
   addHostLosses,
   addRejections,
@@ -293,10 +300,7 @@ export const moveExportPosition = async (
     partial,
     lost = 0,
   } = progress;
-  const at =
-    positionAt === undefined
-      ? sql`position_at`
-      : sql`${new Date(positionAt).toISOString()}::timestamptz`;
+  const at = positionAt === undefined ? sql`position_at` : timestamptz(new Date(positionAt));
   // The time of the message at the position shows that a stream has gone back, even after a core stored that of a newer message beyond it.
   const reachedAt = lease.stream === null ? sql`greatest(position_at, ${at})` : at;
   const isReached = lease.stream === null ? sql`${position}::bigint <= ${nextXid}` : sql`true`;

@@ -5,7 +5,7 @@ import type { FactorKind } from "#proto/fleet-health/factors.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Labels } from "#proto/labels.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import { arrayLiteral, uuids } from "../database/statements.ts";
 import { always, column, type Expression } from "./columns/expression.ts";
 import { hostsOf } from "./conditions.ts";
 import type { CountedSources, HostSources } from "./host-sources.ts";
@@ -110,7 +110,7 @@ const findPolicyNames = async (
   byPolicy: ByValue,
 ): Promise<ReadonlyMap<string, string>> => {
   const rows = await db.execute<{ id: string; name: string }>(
-    sql`select id, name from enrollment_policy where id = any(${arrayLiteral([...byPolicy.keys()])}::uuid[])`,
+    sql`select id, name from enrollment_policy where id = any(${uuids([...byPolicy.keys()])})`,
   );
   return new Map(rows.map(({ id, name }) => [id, name]));
 };

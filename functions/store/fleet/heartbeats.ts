@@ -15,7 +15,7 @@ import {
 import type { poolConnections } from "../database/call-limits.ts";
 import type { Executor } from "../database/database.ts";
 import { canRetryIndividually } from "../database/problem.ts";
-import { prepareStatement } from "../database/statements.ts";
+import { prepareStatement, timestamptz } from "../database/statements.ts";
 import type { FleetThresholds } from "./conditions.ts";
 import {
   type AssignedRow,
@@ -248,7 +248,7 @@ export const findOpenDiags = async (
   at: Date,
 ): Promise<ReadonlyMap<string, string>> => {
   const rows = await db.execute<{ id: string; identity_id: string }>(
-    sql`select id, identity_id from host_diag where answered_at is null and answer_by > ${at.toISOString()}::timestamptz`,
+    sql`select id, identity_id from host_diag where answered_at is null and answer_by > ${timestamptz(at)}`,
   );
   return new Map(rows.map(({ id, identity_id }) => [identity_id, id]));
 };

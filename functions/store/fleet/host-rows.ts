@@ -18,13 +18,13 @@ import {
 } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import {
-  arrayLiteral,
   asIs,
   defineStatement,
   firstRow,
   orNull,
   type RowOf,
   readRow,
+  uuids,
 } from "../database/statements.ts";
 import { always, column, never, timestampAt } from "./columns/expression.ts";
 import {
@@ -133,7 +133,7 @@ export const findFleetPage = async (
   // The names of hosts, which the database has just checked, do not change.
   const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
   const chosen = sql`select identity_id
-    from unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place) order by place`;
+    from unnest(${uuids(ids)}) with ordinality as chosen (identity_id, place) order by place`;
   return { rows: await selectRows(view, chosen, fleetPredicate(changing, rules)), next };
 };
 

@@ -17,7 +17,7 @@ import {
 import type { EnrolledStatus, ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { anyLabelValue, splitLabelPair } from "#proto/labels.ts";
 import { type FigureFilter, figureFilters } from "#proto/management/reported-numbers.ts";
-import { arrayLiteral, substring } from "../database/statements.ts";
+import { substring, texts } from "../database/statements.ts";
 import {
   add,
   and,
@@ -282,7 +282,7 @@ const ownsCertificate = (which: SQL): Expression =>
 const hasDigits = (digits: string): SQL =>
   digits.length === 64
     ? sql`fingerprint_sha256 = decode(${digits}, 'hex')`
-    : sql`serial_number = any(${arrayLiteral(serialsOf(digits))}::text[])`;
+    : sql`serial_number = any(${texts(serialsOf(digits))})`;
 
 /** Returns the id in a text: a UUID in lower case, perhaps in braces or as a URN. */
 const idIn = (text: string) =>

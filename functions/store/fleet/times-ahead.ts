@@ -2,7 +2,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import { texts, uuids } from "../database/statements.ts";
 import { timestampAt } from "./columns/expression.ts";
 
 /** Cores differ by less than this, because they read the database's clock. */
@@ -67,8 +67,8 @@ export const correctHostTimes = async (
     where ${areAhead(timesOfStatus, now)} and identity_id > ${after}::uuid order by identity_id limit ${batchMax}`);
   const last = rows.at(-1)?.id;
   if (last === undefined) return undefined;
-  const ids = sql`${arrayLiteral(rows.map(({ id }) => id))}::uuid[]`;
-  const identities = sql`${arrayLiteral(rows.map(({ identity }) => identity))}::text[]`;
+  const ids = uuids(rows.map(({ id }) => id));
+  const identities = texts(rows.map(({ identity }) => identity));
   await tx.execute(
     sql`select from collector_identity where id = any(${ids}) order by id for no key update`,
   );

@@ -3,7 +3,7 @@ import { ingestAccount } from "#drizzle/schema/account.ts";
 import { certificate, collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { ingestCursor } from "#drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, firstRow, hasRows, readOne, readRows } from "../database/statements.ts";
+import { firstRow, hasRows, readOne, readRows, texts } from "../database/statements.ts";
 import { isQueue, type QueueName } from "./queues.ts";
 
 /** A row of `ingest_account`, as it is inserted. */
@@ -136,7 +136,7 @@ export const findLostRanges = async (
     sql`
     select details->>'from' as from, details->>'through' as through from audit_event
     where action = 'ingest.gap' and actor_display = ${hostId}
-      and details->>'queue_id' = any(${arrayLiteral(queueIds.map((id) => id.toHex()))}::text[])`,
+      and details->>'queue_id' = any(${texts(queueIds.map((id) => id.toHex()))})`,
   );
 
 /** Counts the stored envelopes of a range. Accounts end where blocks end. */

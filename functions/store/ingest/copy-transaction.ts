@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { Client, type Connection, type Submittable } from "pg";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import { texts } from "../database/statements.ts";
 import { blockColumns, copyData } from "./block-rows.ts";
 
 /** Names the connections for COPY in `pg_stat_activity`. */
@@ -196,7 +196,7 @@ export const endWaitingCopies = async (
   seen: readonly string[],
 ): Promise<readonly WaitingCopy[]> =>
   db.execute<{ copy: string; ended: boolean }>(sql`
-    select copy, case when copy = any(${arrayLiteral(seen)}::text[]) then pg_terminate_backend(pid) else false end as ended
+    select copy, case when copy = any(${texts(seen)}) then pg_terminate_backend(pid) else false end as ended
     from (
       select pid, pid || '-' || extract(epoch from state_change) as copy from pg_stat_activity
       where application_name = ${copyApplication} and datname = current_database() and usename = current_user

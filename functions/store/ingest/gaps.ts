@@ -6,7 +6,7 @@ import { ingestGap } from "#drizzle/schema/ingest.ts";
 import type { StreamPlace } from "#proto/completeness/hour-state.ts";
 import type { LostRange } from "#proto/completeness/lost-ranges.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { asIs, readRows } from "../database/statements.ts";
+import { asIs, readRows, timestamptz } from "../database/statements.ts";
 import type { QueueName } from "./queues.ts";
 
 /** Counts the hosts whose last reports, after `since`, say that core acknowledged more than the database has. */
@@ -42,7 +42,7 @@ export const addGap = async (
     .update(collectorHealth)
     .set({
       droppedSincePrevious: true,
-      queueAtRiskSince: sql`coalesce(${since}, ${at.toISOString()}::timestamptz)`,
+      queueAtRiskSince: sql`coalesce(${since}, ${timestamptz(at)})`,
     })
     .where(
       sql`${collectorHealth.identityId} = (select id from ${collectorIdentity} where ${collectorIdentity.identity} = ${hostId})`,

@@ -5,7 +5,15 @@
 
 import { and, type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
-import { asDate, asIs, orNull, readOne, readRow, readRows } from "../database/statements.ts";
+import {
+  asDate,
+  asIs,
+  orNull,
+  readOne,
+  readRow,
+  readRows,
+  timestamptz,
+} from "../database/statements.ts";
 import {
   type BlockCodec,
   type DamagedBlock,
@@ -59,8 +67,8 @@ const bytea = (bytes: Uint8Array): SQL => sql`decode(${bytes.toHex()}, 'hex')`;
 export const isInRange = ({ hostId, from, to }: Pick<HostRange, "hostId" | "from" | "to">) =>
   and(
     sql`host_id = ${hostId}`,
-    from ? sql`received_at >= ${from.toISOString()}::timestamptz` : undefined,
-    to ? sql`received_at < ${to.toISOString()}::timestamptz` : undefined,
+    from ? sql`received_at >= ${timestamptz(from)}` : undefined,
+    to ? sql`received_at < ${timestamptz(to)}` : undefined,
   );
 
 /** Finds the positions of blocks, by the index on host and time of receipt. */

@@ -9,7 +9,7 @@
 import { sql } from "drizzle-orm";
 import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { orNull, readOne, readRow, readRows } from "../database/statements.ts";
+import { orNull, readOne, readRow, readRows, timestamptz } from "../database/statements.ts";
 
 const tables = ["ingest_block", "ingest_envelope"] as const;
 type Table = (typeof tables)[number];
@@ -167,7 +167,7 @@ export const deleteOldestDefaultDay = async (
         { rows: Number },
         sql`
         with deleted as (
-          delete from ${sql.identifier(`${table}_default`)} where received_at < ${new Date(day + dayMs).toISOString()}::timestamptz
+          delete from ${sql.identifier(`${table}_default`)} where received_at < ${timestamptz(new Date(day + dayMs))}
           returning ${envelopesIn[table]} as envelopes)
         select coalesce(sum(envelopes), 0) as rows from deleted`,
       );

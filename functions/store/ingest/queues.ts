@@ -22,6 +22,7 @@ import {
   type RowOf,
   readRow,
   rowReader,
+  timestamptz,
 } from "../database/statements.ts";
 
 /** Open queues of a host that have their own row. */
@@ -107,9 +108,9 @@ export const endQueues = (
 ): Promise<boolean> =>
   hasRows(
     db.execute(sql`
-    update ingest_queue set ended_at = ${endedAt.toISOString()}::timestamptz, ending = ${ending}, changed_at = ${now.toISOString()}::timestamptz
+    update ingest_queue set ended_at = ${timestamptz(endedAt)}, ending = ${ending}, changed_at = ${timestamptz(now)}
     where host_id = ${hostId} and queue_id = any(${arrayLiteral(queueIds)}::bytea[]) and not (is_forked and ${ending === "succeeded"})
-      and (ended_at is null or (ending = 'succeeded' and ${ending === "succeeded"} and ended_at > ${endedAt.toISOString()}::timestamptz))
+      and (ended_at is null or (ending = 'succeeded' and ${ending === "succeeded"} and ended_at > ${timestamptz(endedAt)}))
     returning host_id`),
   );
 
@@ -159,22 +160,20 @@ export const endAbandonedQueues = async (
   { lostBefore, now }: { lostBefore: Date; now: Date },
 ): Promise<void> => {
   await db.execute(sql`
-    update ingest_queue q set ended_at = i.revoked_at, ending = 'revoked', changed_at = ${now.toISOString()}::timestamptz
+    update ingest_queue q set ended_at = i.revoked_at, ending = 'revoked', changed_at = ${timestamptz(now)}
     from collector_identity i where q.ended_at is null and i.identity = q.host_id and i.revoked_at is not null`);
   const forkedBefore = new Date(now.getTime() - forkedMs);
-  const since = sql`case when q.is_forked then ${forkedBefore.toISOString()}::timestamptz else ${lostBefore.toISOString()}::timestamptz end`;
+  const since = sql`case when q.is_forked then ${timestamptz(forkedBefore)} else ${timestamptz(lostBefore)} end`;
   await db.execute(sql`
-    update ingest_queue q set ended_at = ${now.toISOString()}::timestamptz, ending = case when q.is_forked then 'forked' else 'lost' end,
-      changed_at = ${now.toISOString()}::timestamptz
+    update ingest_queue q set ended_at = ${timestamptz(now)}, ending = case when q.is_forked then 'forked' else 'lost' end,
+      changed_at = ${timestamptz(now)}
     where q.ended_at is null and q.last_seen_at < ${since}
       and not exists (select from ingest_cursor c where c.host_id = q.host_id and c.queue_id = q.queue_id and c.updated_at >= ${since})`);
 };
 
 /** Deletes queues that ended before a time: core no longer has the accounts of their hours. */
 export const deleteOldQueues = async (db: Executor, before: Date): Promise<void> => {
-  await db.execute(
-    sql`delete from ingest_queue where ended_at < ${before.toISOString()}::timestamptz`,
-  );
+  await db.execute(sql`delete from ingest_queue where ended_at < ${timestamptz(before)}`);
 };
 
 /** Queues of a host that keep their cursor: the newest ones. */

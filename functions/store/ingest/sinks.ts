@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
-import { orNull, readRow } from "../database/statements.ts";
+import { orNull, readRow, timestamptz } from "../database/statements.ts";
 
 /** Stores which sink core uses, and since when it has used another one than before. */
 export const noteSink = async (
@@ -10,7 +10,7 @@ export const noteSink = async (
 ): Promise<void> => {
   await db.execute(sql`
     insert into ingest_sink (kind) values (${kind}) on conflict (singleton) do update
-    set kind = excluded.kind, changed_at = ${now.toISOString()}::timestamptz where ingest_sink.kind <> excluded.kind`);
+    set kind = excluded.kind, changed_at = ${timestamptz(now)} where ingest_sink.kind <> excluded.kind`);
 };
 
 /** Returns when core began to use another sink, in milliseconds; null if never. */

@@ -9,11 +9,11 @@ import { LRUCache } from "lru-cache";
 import { type CheckpointLayout, fleetCheckpoint } from "#drizzle/schema/fleet-history.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import {
-  arrayLiteral,
   asDate,
   firstRow,
   orNull,
   readScalar,
+  texts,
 } from "#functions/store/database/statements.ts";
 import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
 import { dayMs } from "#kit/clock.ts";
@@ -41,7 +41,7 @@ export interface CheckpointStore {
 }
 
 /** Whether a checkpoint has the format and the columns of this version. After an upgrade that changes them, checkpoints start anew. */
-const isReadable = sql`(layout->>'format')::int = ${checkpointFormat} and layout->'columns' ?& ${arrayLiteral(columnNames)}::text[]`;
+const isReadable = sql`(layout->>'format')::int = ${checkpointFormat} and layout->'columns' ?& ${texts(columnNames)}`;
 
 /** Returns the time of the newest checkpoint; null without one. */
 export const findLastCheckpoint = (db: Executor): Promise<Date | null> =>
