@@ -3,8 +3,13 @@ import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { dayMs, systemClock } from "#kit/clock.ts";
 import type { ToolResult } from "#proto/chat/session.ts";
-import { byteOfState, incompleteStates, packNotes } from "#proto/completeness/hour-note.ts";
-import { hourStates, shortageKinds } from "#proto/completeness/hour-state.ts";
+import { packNotes } from "#proto/completeness/hour-note.ts";
+import {
+  byteOfState,
+  hourStates,
+  incompleteStates,
+  shortageKinds,
+} from "#proto/completeness/hour-state.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { parseProcessTimes } from "#scripts/bench/support/processes.ts";

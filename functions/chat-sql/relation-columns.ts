@@ -1,6 +1,5 @@
 import type { ColumnDescription } from "#proto/chat/session.ts";
-import { incompleteStates } from "#proto/completeness/hour-note.ts";
-import { hourStates, shortageKinds } from "#proto/completeness/hour-state.ts";
+import { hourStates, incompleteStates, shortageKinds } from "#proto/completeness/hour-state.ts";
 import { membersOfRow } from "#proto/fleet-health/columns.ts";
 import {
   certificateStatuses,

@@ -1,11 +1,4 @@
-/** Hours as pages, lists and rows have them: which states need attention, and the stored form of shortages. */
-import { type HourState, hourStates, type Shortage, shortageKinds } from "./hour-state.ts";
-
-/** The states of hours that somebody should look at. */
-export const incompleteStates: readonly HourState[] = ["short", "late", "silent", "core_out"];
-
-/** The states that change when the hour's account arrives or is lost. */
-export const pendingStates: readonly HourState[] = ["late", "silent", "core_out"];
+import { type Shortage, shortageKinds } from "./hour-state.ts";
 
 /** The records that an incomplete hour accepted and stored, and its shortages. */
 export interface HourNote {
@@ -54,10 +47,3 @@ export const unpackNotes = (text: string | null): Map<number, HourNote> => {
     ]),
   );
 };
-
-/** Returns the state that a byte of a day's row names; null for 0, an hour that is not decided. */
-export const stateOfByte = (byte: number | undefined): HourState | null =>
-  hourStates[(byte ?? 0) - 1] ?? null;
-
-/** Returns the byte of a state in a day's row. */
-export const byteOfState = (state: HourState): number => hourStates.indexOf(state) + 1;

@@ -17,6 +17,19 @@ export const hourStates = [
 /** One of `hourStates`. */
 export type HourState = (typeof hourStates)[number];
 
+/** The states of hours that somebody should look at. */
+export const incompleteStates: readonly HourState[] = ["short", "late", "silent", "core_out"];
+
+/** The states that change when the hour's account arrives or is lost. */
+export const pendingStates: readonly HourState[] = ["late", "silent", "core_out"];
+
+/** Returns the state that a byte of a day's row names; null for 0, an hour that is not decided. */
+export const stateOfByte = (byte: number | undefined): HourState | null =>
+  hourStates[(byte ?? 0) - 1] ?? null;
+
+/** Returns the byte of a state in a day's row. */
+export const byteOfState = (state: HourState): number => hourStates.indexOf(state) + 1;
+
 /**
  * What an hour is short of. `dropped`: at the source, by a full queue or for their size; `missing`: accepted and never received; `unknown`: a queue
  * ended without an account of what it had accepted.

@@ -9,7 +9,7 @@ import { loadHosts } from "#functions/store/fleet/columns/resident-hosts.ts";
 import { hostsAt } from "#functions/store/fleet/history.ts";
 import { fleetPredicate } from "#functions/store/fleet/predicate.ts";
 import { selectHosts, type ViewedFleet } from "#functions/store/fleet/select-hosts.ts";
-import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
+import { byteOfState, incompleteStates } from "#proto/completeness/hour-state.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import {
   changeFilter,

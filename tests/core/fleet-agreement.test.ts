@@ -4,7 +4,7 @@ import { readFleetRules } from "#functions/domain/fleet/rules.ts";
 import { dayAt, saveDays } from "#functions/store/completeness/days.ts";
 import { findFleetPage } from "#functions/store/fleet/host-rows.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
-import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
+import { byteOfState, incompleteStates } from "#proto/completeness/hour-state.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import type { FleetFacets } from "#proto/fleet-health/facets.ts";
 import { changeFilter, type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";

@@ -13,11 +13,11 @@
  */
 import type { ReadAccount } from "#functions/domain/telemetry/read-account.ts";
 import { hourMs } from "#kit/clock.ts";
-import { incompleteStates } from "#proto/completeness/hour-note.ts";
 import {
   anyQueue,
   clockSkewMs,
   type HourFacts,
+  incompleteStates,
   type QueueFacts,
   stateOfHour,
   sumHour,

@@ -24,12 +24,13 @@ import {
 import { countedBefore } from "#functions/store/fleet/counted-time.ts";
 import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
 import { noLosses } from "#proto/completeness/account.ts";
-import { type HourNote, stateOfByte, unpackNotes } from "#proto/completeness/hour-note.ts";
+import { type HourNote, unpackNotes } from "#proto/completeness/hour-note.ts";
 import {
   type AccountFacts,
   type HourAccounts,
   type HourState,
   type HourStatus,
+  stateOfByte,
   stateOfHour,
   sumHour,
 } from "#proto/completeness/hour-state.ts";

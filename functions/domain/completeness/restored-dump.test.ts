@@ -7,7 +7,7 @@ import { findLastStatement, listChunks } from "#functions/store/completeness/log
 import { adoptExports } from "#functions/store/export/renumber-envelopes.ts";
 import { addLostRange } from "#functions/store/ingest/gaps.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
-import { stateOfByte } from "#proto/completeness/hour-note.ts";
+import { stateOfByte } from "#proto/completeness/hour-state.ts";
 import { hourText } from "#proto/completeness/statement-line.ts";
 import { storeAccount } from "#tests/support/accounts.ts";
 import { createTestToken } from "#tests/support/collector.ts";

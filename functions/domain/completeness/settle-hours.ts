@@ -33,19 +33,15 @@ import type { Database, Executor } from "#functions/store/database/database.ts";
 import { deleteOldQueues, endAbandonedQueues } from "#functions/store/ingest/queues.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
+import { type HourNote, packNotes, unpackNotes } from "#proto/completeness/hour-note.ts";
 import {
   byteOfState,
-  type HourNote,
-  incompleteStates,
-  packNotes,
-  stateOfByte,
-  unpackNotes,
-} from "#proto/completeness/hour-note.ts";
-import {
   clockSkewMs,
   type ExportPlace,
   graceMs,
   hourStates,
+  incompleteStates,
+  stateOfByte,
 } from "#proto/completeness/hour-state.ts";
 import { compareHosts } from "#proto/completeness/statement-line.ts";
 import {

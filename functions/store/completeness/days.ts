@@ -1,7 +1,7 @@
 /** Stores the states of hosts' hours, a row for each host and day, and the number of hosts in each state for each hour. */
 import { sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
-import { byteOfState, pendingStates } from "#proto/completeness/hour-note.ts";
+import { byteOfState, pendingStates } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import {
   arrayLiteral,

@@ -7,7 +7,7 @@
 import { sql } from "drizzle-orm";
 import { type Clock, dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
-import { byteOfState } from "#proto/completeness/hour-note.ts";
+import { byteOfState } from "#proto/completeness/hour-state.ts";
 import type { Database } from "../database/database.ts";
 import { asIs, readOne, readRows } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";

@@ -1,7 +1,11 @@
 import { type SQL, sql } from "drizzle-orm";
 import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
-import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
-import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
+import {
+  byteOfState,
+  type HourState,
+  hourStates,
+  incompleteStates,
+} from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import {
   asIs,

@@ -36,12 +36,12 @@ import {
   stateAtIndex,
   stateIndex,
 } from "./conditions.ts";
+import { inventoryStatusOf, stillSends } from "./inventory-status.ts";
 import {
   exportPredicate,
   fleetPredicate,
   incompleteHoursByHost,
   incompleteHoursOf,
-  stillSends,
 } from "./predicate.ts";
 import {
   type FleetPosition,
@@ -260,10 +260,7 @@ const columnsOfNow = (rules: FleetRules): SQL => sql`
   i.revoked_at, i.last_auth_failure_at, i.last_auth_failure_reason, coalesce(h.hostname, i.hostname) as hostname, e.last_envelope_at,
   c.status as certificate_status, c.revoked_at as certificate_revoked_at, h.running_config_hash, h.last_known_good_config_hash,
   h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since, h.version_since, h.forwarder_connected,
-  ${incompleteHoursOf(sql`i.identity`, incompleteSince(rules))} as incomplete_hours,
-  case when not exists (select from inventory) then null
-    when n.name is null then case when f.revoked_from > ${timestampAt(rules.now)} then 'unexpected' end
-    when n.removed_at is null then 'expected' when f.still_sends then 'gone' end as inventory_status`;
+  ${incompleteHoursOf(sql`i.identity`, incompleteSince(rules))} as incomplete_hours, ${inventoryStatusOf(rules)} as inventory_status`;
 
 /** The facts of a past host from which its columns are read. */
 const pastFacts = sql`nullif(hostname, '') as known_hostname, nullif(last_envelope_at, ${never}) as known_envelope_at, running_config,

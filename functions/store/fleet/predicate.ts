@@ -4,8 +4,7 @@
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
-import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
-import { hourStates } from "#proto/completeness/hour-state.ts";
+import { byteOfState, hourStates, incompleteStates } from "#proto/completeness/hour-state.ts";
 import {
   conjunctiveParts,
   exportFilters,
@@ -14,7 +13,7 @@ import {
   type PositivePart,
   partNegatedBy,
 } from "#proto/fleet-health/filter.ts";
-import type { EnrolledStatus, ExportKind } from "#proto/fleet-health/vocabulary.ts";
+import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { anyLabelValue, splitLabelPair } from "#proto/labels.ts";
 import { type FigureFilter, figureFilters } from "#proto/management/reported-numbers.ts";
 import { substring, texts } from "../database/statements.ts";
@@ -44,11 +43,11 @@ import {
   hashColumns,
   isActive,
   needsAttention,
-  notRevoked,
   progressPredicate,
   staleBefore,
   stateIs,
 } from "./conditions.ts";
+import { inventoryPredicate } from "./inventory-status.ts";
 import { platformsLike, versionsInRange, versionsLike } from "./versions.ts";
 
 /** Returns the predicate of a filter; `withStates: false` ignores its states, as the summary does. */
@@ -137,7 +136,7 @@ const alternatives: Alternatives = {
       ? failed
       : and(failed, compare("last_auth_failure_at", ">", column("last_heartbeat_at")));
   }),
-  inventory: each((status, rules) => inventoryPredicate(status, rules)),
+  inventory: each(inventoryPredicate),
   budget: (_, { now }) =>
     found(
       "identity_id",
@@ -331,34 +330,4 @@ export const incompleteHoursByHost = (sinceMs: number): SQL => {
   const first = firstHour(sinceMs);
   return sql`select d.host_id collate "C" as host_id, ${incompleteSum(first)} as hours from completeness_day d
     where d.incomplete_hours > 0 and d.day >= ${first.day}::int group by d.host_id`;
-};
-
-/** Joins entries of the inventory with hosts by name: an entry names a device id or a whole identity. */
-const namedBy = (column: SQL): SQL =>
-  sql`select n.name, n.owner, n.labels, n.removed_at, h.identity_id, h.identity
-    from inventory_host n join fleet_host h on ${column} = n.name`;
-
-/** Entries of the inventory, including removed ones, with the hosts that they name. */
-export const namedHosts = sql`(${namedBy(sql`h.device_id`)} union all ${namedBy(sql`h.identity`)}) named`;
-
-const expectedHosts = sql`select identity_id from ${namedHosts} where removed_at is null`;
-const removedHosts = sql`select identity_id from ${namedHosts} where removed_at is not null except ${expectedHosts}`;
-/** Empty without an inventory. */
-const unknownHosts = sql`select identity_id from fleet_host where exists (select from inventory)
-  except select identity_id from ${namedHosts}`;
-
-/** Selects hosts that send heartbeats or telemetry. */
-export const stillSends = (rules: FleetRules): Expression =>
-  or(isActive(rules), forwardingIs("forwarding", rules));
-
-/** Returns the predicate that a host of the fleet has this status (`inventoryStatuses`). */
-export const inventoryPredicate = (status: EnrolledStatus, rules: FleetRules): Expression => {
-  switch (status) {
-    case "expected":
-      return found("identity_id", expectedHosts);
-    case "unexpected":
-      return and(found("identity_id", unknownHosts), notRevoked(rules));
-    case "gone":
-      return and(found("identity_id", removedHosts), stillSends(rules));
-  }
 };

@@ -19,7 +19,7 @@ import {
 } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import type { FleetRules } from "../fleet/conditions.ts";
-import { inventoryPredicate, namedHosts } from "../fleet/predicate.ts";
+import { inventoryPredicate, namedHosts } from "../fleet/inventory-status.ts";
 
 /** The inventory as last stored. */
 export type InventoryRow = RowOf<typeof storedInventory>;

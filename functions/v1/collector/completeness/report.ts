@@ -10,10 +10,10 @@ import {
 import { type CsvColumns, csvRoute } from "#functions/http/csv.ts";
 import { listFields, resource } from "#functions/http/resource.ts";
 import { hourMs as hourLengthMs, rfc3339 } from "#kit/clock.ts";
-import { incompleteStates } from "#proto/completeness/hour-note.ts";
 import {
   type HourState,
   hourStates,
+  incompleteStates,
   type Shortage,
   shortageKinds,
 } from "#proto/completeness/hour-state.ts";
