@@ -106,7 +106,7 @@ export const bundleProgram = async (entry: string, outdir: string): Promise<Meta
     plugins: [builtinModules],
     // CommonJS packages require Node's own modules and open files beside their script; an ES module has neither name.
     banner: {
-      js: 'const require = process.getBuiltinModule("node:module").createRequire(import.meta.url), __dirname = import.meta.dirname, __filename = import.meta.filename;',
+      js: 'const require = globalThis.process.getBuiltinModule("node:module").createRequire(import.meta.url), __dirname = import.meta.dirname, __filename = import.meta.filename;',
     },
   });
   refuseLostNames(metafile);
