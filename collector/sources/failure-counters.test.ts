@@ -12,6 +12,7 @@ import { createOtlpSource } from "./otlp/otlp-source.ts";
 const failures = {
   queue_unwritable: ["unavailable"],
   source_failed: ["failures"],
+  files_waiting: ["waiting"],
   // A callback of a request that throws: a fault of ours, logged, and its sender sends again.
   logged: ["failed"],
   // Of a full queue, which is at risk before that, and of what core finds in the numbers of the queue.
@@ -36,7 +37,7 @@ const ofSenders = [
   "repaired_strings",
 ];
 /** Counters of files that report no failure. */
-const ofFiles = ["nul_bytes", "invalid_characters", "waiting"];
+const ofFiles = ["nul_bytes", "invalid_characters"];
 
 const dependencies = {
   append: async () => Promise.reject(new Error("unused")),

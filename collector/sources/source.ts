@@ -20,6 +20,23 @@ export type SourceSettings =
   | Exclude<SourceConfig, FileConfig>
   | (FileConfig & { readonly rules: FileRules });
 
+/** What a source does not read, or reads otherwise than its config may mean. */
+export interface SourceWarning {
+  /** Names the kind, such as `no_match`. */
+  readonly code: string;
+  /** A note asks nobody to do anything: `status` has it, a heartbeat does not. */
+  readonly level: "warning" | "note";
+  /** A pattern of the config, or the first of the files that it is about. */
+  readonly path: string;
+  readonly count: number;
+  /** What is so, and what helps. */
+  readonly message: string;
+}
+
+/** Returns a warning as one line. */
+export const describeWarning = ({ path, count, message }: SourceWarning): string =>
+  `${path}${count > 1 ? ` and ${count - 1} more` : ""}: ${message}`;
+
 /** Appends records to the queue while it runs. */
 export interface Source {
   /** The value of `NewRecord.source`. */
@@ -35,6 +52,8 @@ export interface Source {
   condition?(): ReportedCondition | undefined;
   /** Counts since its start, for `status`. */
   counters?(): Readonly<Record<string, number>>;
+  /** Returns what it warns of now. */
+  warnings?(): readonly SourceWarning[];
 }
 
 /** The dependencies of every source. */

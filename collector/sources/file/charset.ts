@@ -67,11 +67,20 @@ export const createCharset = (configured: Encoding, start: Buffer): Charset => {
   };
 };
 
-/** Returns the order of UTF-16 in which a file seems to be written that begins with `start`, by its mark or its NULs. */
-export const suspectUtf16 = (start: Buffer): Encoding | undefined => {
+/** Of so many of its characters one has a NUL in UTF-16: blanks and digits have one in every script. */
+const charactersOfNul = 10;
+
+/**
+ * Returns the order of UTF-16 in which a file seems to be written that begins with `start`, by its mark, or by NULs at every other place alone.
+ * Undefined if it is read as that.
+ */
+export const suspectUtf16 = (configured: Encoding, start: Buffer): Encoding | undefined => {
+  if (isUtf16(configured)) return undefined;
+  const nuls = [0, 0];
+  for (const [at, byte] of start.entries()) if (byte === 0) nuls[at % 2] = (nuls[at % 2] ?? 0) + 1;
   const isText = (order: Encoding): boolean => {
     const { asciiAt } = unitOf(order);
-    return start.every((byte, at) => (byte === 0) === (at % 2 !== asciiAt));
+    return nuls[asciiAt] === 0 && (nuls[1 - asciiAt] ?? 0) * 2 * charactersOfNul >= start.length;
   };
   return utf16.find((order) => hasMark(start, order) || (start.length > 2 && isText(order)));
 };

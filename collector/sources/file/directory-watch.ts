@@ -12,8 +12,8 @@ export interface DirectoryWatch {
   wrote(directory: string): void;
   /** Whether a change in the directory will be reported. Begins to watch it once it has been quiet. */
   reports(directory: string, type: string): boolean;
-  /** Whether watches were refused: the limit of the machine is reached. */
-  isRefused(): boolean;
+  /** Whether the watch of a directory was refused: the limit of the machine is reached. */
+  isRefused(directory: string): boolean;
   close(): void;
 }
 
@@ -22,14 +22,18 @@ const quietMs = 10_000;
 
 const local = new Set(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "f2fs"]);
 
+/** Whether directories on a file system of this type are watched. */
+export const isWatched = (type: string): boolean => local.has(type);
+
 /** Creates the watch. `changed` is called for a directory that must be polled again. */
 export const createDirectoryWatch = (
   clock: { monotonic(): number },
   changed: (directory: string) => void,
+  open: typeof watch = watch,
 ): DirectoryWatch => {
   const watchers = new Map<string, FSWatcher>();
   const wroteAt = new Map<string, number>();
-  let isRefused = false;
+  const refused = new Set<string>();
 
   const end = (directory: string) => {
     watchers.get(directory)?.close();
@@ -43,15 +47,15 @@ export const createDirectoryWatch = (
 
   const begin = (directory: string) => {
     try {
-      const watcher = watch(directory, { persistent: false }, () => {
+      const watcher = open(directory, { persistent: false }, () => {
         wrote(directory);
         changed(directory);
       });
       watcher.on("error", () => end(directory));
       watchers.set(directory, watcher);
-      isRefused = false;
+      refused.delete(directory);
     } catch (error) {
-      isRefused = ["ENOSPC", "EMFILE"].includes(errorCode(error) ?? "");
+      if (["ENOSPC", "EMFILE"].includes(errorCode(error) ?? "")) refused.add(directory);
       // Tried again after the same time.
       wroteAt.set(directory, clock.monotonic());
     }
@@ -61,14 +65,14 @@ export const createDirectoryWatch = (
     wrote,
     reports: (directory, type) => {
       if (watchers.has(directory)) return true;
-      if (!local.has(type)) return false;
+      if (!isWatched(type)) return false;
       const since = wroteAt.get(directory);
       if (since === undefined) wroteAt.set(directory, clock.monotonic());
       else if (clock.monotonic() - since >= quietMs) begin(directory);
       // Not yet: what was written before the watch began is polled once more.
       return false;
     },
-    isRefused: () => isRefused,
+    isRefused: (directory) => refused.has(directory),
     close: () => {
       for (const directory of watchers.keys()) end(directory);
     },

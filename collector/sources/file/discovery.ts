@@ -11,7 +11,7 @@ import type { Checkpoint } from "#collector/queue/record.ts";
 import { minuteMs } from "#kit/clock.ts";
 import type { FileRules, PositionedSourceDependencies } from "../source.ts";
 import type { Encoding } from "./charset.ts";
-import { type Candidate, createFileOpener } from "./file-opener.ts";
+import { type Candidate, createFileOpener, type FileOpener } from "./file-opener.ts";
 import { createHeldCopies } from "./held-copies.ts";
 import { findUnusedLedgers, type Ledgers, ledgerKey } from "./ledger.ts";
 import { createLosses, type Gap } from "./losses.ts";
@@ -52,6 +52,8 @@ export interface DiscoveryDependencies
   /** The followed files, by their keys. */
   tails: ReadonlyMap<string, Tail>;
   follow(placed: Placed): void;
+  /** Receives why a generation of a name that was followed before cannot be opened: its lines may be lost. */
+  unopened(path: string, error: unknown): void;
   /** Whether another file may be opened beside so many that are not followed yet. */
   hasRoom(opened: number): boolean;
   /** Whether a file was closed at its end to make room, and has not changed since. */
@@ -217,6 +219,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
       isFollowed: (key) => tails.has(key),
     });
     await begin(placement, newPatterns);
+    reportUnopened(dependencies, opener);
     await giveUpAll(unfinished, placement);
     await losses.countUnseen(placement);
     again = placement.incomplete;
@@ -240,7 +243,23 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     truncated: cuts.add,
     close: copies.close,
     counters: () => ({ ...losses.counts(), waiting: opener.waiting() }),
+    warnings: () => [...patternFiles.warnings(), ...opener.warnings()],
   };
+};
+
+/** Reports the files of followed names that cannot be opened. */
+const reportUnopened = (
+  {
+    checkpoints,
+    tails,
+    unopened,
+  }: Pick<DiscoveryDependencies, "checkpoints" | "tails" | "unopened">,
+  opener: Pick<FileOpener, "failures">,
+): void => {
+  const saved = checkpoints(fileCheckpoints);
+  const followed = new Set(tails.values().map(({ path }) => path));
+  for (const [path, error] of opener.failures())
+    if (followed.has(path) || saved.has(ledgerKey(path))) unopened(path, error);
 };
 
 /** Keeps what truncated files had, by their paths, until a pass has looked for it: what they have now is read afterwards. */

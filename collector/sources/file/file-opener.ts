@@ -1,7 +1,10 @@
+import { HungMountError } from "#collector/files/mounts.ts";
+import { fileFault } from "#kit/describe-error.ts";
 import type { Log } from "#kit/log.ts";
-import type { FileRules } from "../source.ts";
+import type { FileRules, SourceWarning } from "../source.ts";
 import type { CompressedFile } from "./compressed-file.ts";
 import { ForbiddenFileError, type LogFile, type SourceFiles } from "./source-files.ts";
+import { warningOf } from "./warnings.ts";
 
 /** A file that is not followed. Whoever receives it closes it or follows it. */
 export interface Candidate {
@@ -33,7 +36,14 @@ export interface FileOpener {
   warn(path: string, error: unknown): void;
   /** How many files of this pass wait for room. */
   waiting(): number;
+  /** Returns the files of this pass that could not be opened, except by a rule or a mount that does not answer. */
+  failures(): Iterable<[path: string, error: unknown]>;
+  /** Returns what the last pass could not open. */
+  warnings(): readonly SourceWarning[];
 }
+
+const whyUnread = (error: unknown): string =>
+  error instanceof ForbiddenFileError ? `may not be read: ${error.message}` : fileFault(error);
 
 /** Creates the opener. `hasRoom` reports whether another file may be open beside so many. */
 export const createFileOpener = (
@@ -43,16 +53,19 @@ export const createFileOpener = (
 ): FileOpener => {
   const opened = new Set<string>();
   const unreadable = new Set<string>();
-  let waiting = 0;
+  const waiting = new Set<string>();
+  /** Why files of this pass cannot be opened. */
+  const failed = new Map<string, unknown>();
   return {
     beginPass: () => {
       opened.clear();
-      waiting = 0;
+      waiting.clear();
+      failed.clear();
     },
     open: async (path) => {
       if (opened.has(path)) return null;
       if (!hasRoom(opened.size)) {
-        waiting += 1;
+        waiting.add(path);
         return "full";
       }
       const file = await files.open(path, rules);
@@ -61,12 +74,28 @@ export const createFileOpener = (
       return file;
     },
     warn: (path, error) => {
+      if (!(error instanceof HungMountError)) failed.set(path, error);
       if (unreadable.has(path)) return;
       unreadable.add(path);
       if (error instanceof ForbiddenFileError)
         log.warn({ source, path, reason: error.message }, "a file may not be read");
       else log.warn({ err: error, source, path }, "a file cannot be read");
     },
-    waiting: () => waiting,
+    waiting: () => waiting.size,
+    failures: () => failed.entries().filter(([, error]) => !(error instanceof ForbiddenFileError)),
+    warnings: () => [
+      ...[...Map.groupBy(failed, ([, error]) => whyUnread(error))].flatMap(([reason, files]) =>
+        warningOf(
+          "unreadable",
+          files.map(([path]) => path),
+          reason,
+        ),
+      ),
+      ...warningOf(
+        "waiting",
+        waiting,
+        "not open, as `max_held_files` or the process's limit of descriptors is reached",
+      ),
+    ],
   };
 };

@@ -7,7 +7,9 @@ import { isDiskUnwritable, QueueClosedError } from "#collector/queue/errors.ts";
 import type { Queue } from "#collector/queue/queue.ts";
 import type { Checkpoint } from "#collector/queue/record.ts";
 import { createReportedFault } from "#collector/queue/reported-fault.ts";
+import { type Clock, minuteMs, rfc3339 } from "#kit/clock.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
+import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { PositionedSourceDependencies, Source, SourceDependencies } from "../source.ts";
 import { createDiscovery, type FileSourceConfig, isHung } from "./discovery.ts";
 import { createHeldFiles } from "./held-files.ts";
@@ -17,6 +19,7 @@ import type { Placed } from "./placement.ts";
 import { createReaders, type Followed, followedFile, whileRunning } from "./readers.ts";
 import type { SourceFiles } from "./source-files.ts";
 import { createTail, fileCheckpoints, type Tail, type TailReports } from "./tail.ts";
+import { fileWarnings } from "./warnings.ts";
 
 /** The dependencies of a `file` source. */
 interface FileSourceDependencies extends PositionedSourceDependencies {
@@ -45,6 +48,7 @@ export const createFileSource = (
   const { signal } = stopping;
   const counts = { lines: 0, dropped: 0, failures: 0, nul_bytes: 0, invalid_characters: 0 };
   const fault = createReportedFault("source_failed", clock, `${name}: `);
+  const waiting = createWaiting(clock);
   const storing = createStoring(name, dependencies, counts);
   let running: Promise<unknown> = Promise.resolve();
   const multiline = openMultiline(config.multiline);
@@ -75,6 +79,7 @@ export const createFileSource = (
   const discovery = createDiscovery(config, {
     ...shared,
     follow,
+    unopened: (path, error) => fault.failed(error, path),
     hasRoom: (opened) =>
       tails.size + opened < (config.maxHeldFiles ?? openFilesMax) && dependencies.files.hasRoom(),
     isParked: (stat) => held.isParked(stat),
@@ -109,8 +114,9 @@ export const createFileSource = (
       await clock.sleep(discoveryMs, signal);
       try {
         await discovery.run();
-        const { waiting } = discovery.counters();
-        if (waiting > 0) await held.park(waiting);
+        const files = discovery.counters().waiting;
+        waiting.are(files);
+        if (files > 0) await held.park(files);
         await held.freeSpace();
         if (storing.waitedMs() >= lookMs) await saveSizes();
       } catch (error) {
@@ -152,7 +158,12 @@ export const createFileSource = (
       tails.clear();
       followed.clear();
     },
-    condition: fault.condition,
+    condition: () => fault.condition() ?? waiting.condition(),
+    warnings: () => [
+      ...discovery.warnings(),
+      ...fileWarnings([...tails.values()], dependencies.files),
+      ...readers.warnings(),
+    ],
     counters: () => ({ files: tails.size, ...counts, ...discovery.counters(), ...held.counters() }),
   };
 };
@@ -163,6 +174,28 @@ const partialAfterMs = 5_000;
 
 const openMultiline = async (config: MultilineConfig | undefined): Promise<Multiline | undefined> =>
   config && createMultiline(config);
+
+/** Files that wait for so long may be gone before their turn. */
+const waitingMs = minuteMs;
+
+/** Follows how long files wait to be opened. While they do, nothing holds what rotation deletes of them. */
+const createWaiting = (clock: Pick<Clock, "now" | "monotonic">) => {
+  let since: { files: number; at: number; wallMs: number } | undefined;
+  return {
+    are: (files: number) => {
+      since =
+        files > 0 ? { at: clock.monotonic(), wallMs: clock.now(), ...since, files } : undefined;
+    },
+    condition: (): ReportedCondition | undefined =>
+      since && clock.monotonic() - since.at >= waitingMs
+        ? {
+            code: "files_waiting",
+            since: rfc3339(since.wallMs),
+            reason: `files that wait until others are closed: ${since.files}; raise max_held_files or the limit of descriptors, as what is rotated away meanwhile is lost`,
+          }
+        : undefined,
+  };
+};
 
 /** Creates the reports of what a tail could not store as it is. */
 const createReports = (

@@ -4,6 +4,7 @@
  */
 import { basename, dirname, join, matchesGlob } from "node:path";
 import { HungMountError } from "#collector/files/mounts.ts";
+import type { SourceWarning } from "../source.ts";
 import type { Candidate, FileOpener } from "./file-opener.ts";
 import { fileKey } from "./position.ts";
 import { baseOfRotated, possibleBases } from "./rotated-names.ts";
@@ -15,6 +16,7 @@ import {
   type SourceFiles,
 } from "./source-files.ts";
 import { createWalk, type Directories, type FilePatterns, type FoundPath } from "./walk.ts";
+import { noMatchWarning, passedOverWarnings, warningOf } from "./warnings.ts";
 
 /** A name that is followed. */
 export interface FollowedName {
@@ -174,6 +176,20 @@ export const createPatternFiles = (
       keepFound();
       return candidates.length === 0 ? candidates : withBases(candidates);
     },
+    /** Returns what the patterns do not find, or pass over. */
+    warnings: (): SourceWarning[] => [
+      ...walks.flatMap(({ pattern, walk, found }) => {
+        if (found === undefined)
+          return warningOf("no_answer", [pattern], "not searched: its file system does not answer");
+        const isMatch =
+          walk.passedOver().directory.length > 0 || found.some(({ path }) => sighted.has(path));
+        return isMatch ? [] : noMatchWarning(pattern);
+      }),
+      ...passedOverWarnings(
+        walks.map(({ walk }) => walk.passedOver()),
+        (path) => sighted.has(path),
+      ),
+    ],
     /** The directories of found files that this pass could list. */
     listed: () => listed,
     /** The patterns whose files are known. */

@@ -2,9 +2,11 @@
 import { dirname } from "node:path";
 import { QueueClosedError } from "#collector/queue/errors.ts";
 import { type Clock, minuteMs } from "#kit/clock.ts";
-import { createDirectoryWatch } from "./directory-watch.ts";
+import type { SourceWarning } from "../source.ts";
+import { createDirectoryWatch, isWatched } from "./directory-watch.ts";
 import type { FollowedKind } from "./placement.ts";
 import { type Tail, tailReadBytes } from "./tail.ts";
+import { warningOf } from "./warnings.ts";
 
 /** The poll interval: short after a read, longer while nothing changes, so that an idle host stays idle. */
 const pollMs = { least: 100, most: 1_000, watched: 30_000 };
@@ -148,6 +150,25 @@ export const createReaders = (
     /** Begins to read the files of a mount. */
     begin: (mountpoint: string) => {
       if (!loops.has(mountpoint)) loops.set(mountpoint, readMount(mountpoint));
+    },
+    /** Returns why idle files are polled as often as others. */
+    warnings: (): SourceWarning[] => {
+      const files = [...followed.values()];
+      const mounts = files.map(({ tail }) => tail.file.mount);
+      return [
+        ...warningOf(
+          "polled",
+          mounts.filter(({ type }) => !isWatched(type)).map(({ mountpoint }) => mountpoint),
+          "polled, as this file system reports no changes",
+          "note",
+        ),
+        ...warningOf(
+          "watch_refused",
+          files.map(({ directory }) => directory).filter(watch.isRefused),
+          "polled, as the limit fs.inotify.max_user_watches or max_user_instances is reached",
+          "note",
+        ),
+      ];
     },
     /** Resolves once no file is read any more. */
     ended: () => {

@@ -14,7 +14,7 @@ import type { Mount, Mounts } from "#collector/files/mounts.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { FileRules } from "../source.ts";
 import { type CompressedFile, createCompressedFile } from "./compressed-file.ts";
-import type { ReadableFile } from "./position.ts";
+import { fileKey, type ReadableFile } from "./position.ts";
 
 /** What a source needs to know of a file. */
 export interface FileStat {
@@ -70,6 +70,8 @@ export interface SourceFiles {
   packed(file: LogFile): CompressedFile;
   /** Whether the process has a descriptor left for another file, beside those that everything else needs. */
   hasRoom(): boolean;
+  /** Whether a file is open more than once: sources share it. */
+  isShared(file: LogFile): boolean;
 }
 
 /** A file may not be read. The message says why. */
@@ -124,6 +126,14 @@ export const createSourceFiles = (
   openFilesMax = readOpenFilesMax(),
 ): SourceFiles => {
   let openFiles = 0;
+  /** How often files are open, by their keys. */
+  const opened = new Map<string, number>();
+  const count = (key: string, change: 1 | -1) => {
+    openFiles += change;
+    const times = (opened.get(key) ?? 0) + change;
+    if (times === 0) opened.delete(key);
+    else opened.set(key, times);
+  };
   const at = <Result>(path: string, act: () => Promise<Result>): Promise<Result> =>
     mounts.of(path).call(act);
   const lstatAt = (path: string) => at(path, () => lstat(path));
@@ -150,10 +160,11 @@ export const createSourceFiles = (
       // If the path differs, a link has replaced a directory of it, or the file was renamed.
       if (stat.isFile() && (await openedPath(handle.fd, realPath)) === realPath) {
         await checkRules(realPath, stat, linkOwners, rules);
-        openFiles += 1;
-        return openedFile(handle, { path, realPath, stat: statOf(stat), mount }, () => {
-          openFiles -= 1;
-        });
+        const key = fileKey(stat);
+        count(key, 1);
+        return openedFile(handle, { path, realPath, stat: statOf(stat), mount }, () =>
+          count(key, -1),
+        );
       }
       await close(handle);
       return null;
@@ -185,6 +196,7 @@ export const createSourceFiles = (
     open: (path, rules) => openChecked(path, rules).catch(orNull),
     packed: (file) => createCompressedFile(file),
     hasRoom: () => openFiles < openFilesMax,
+    isShared: ({ stat }) => (opened.get(fileKey(stat)) ?? 0) > 1,
   };
 };
 

@@ -52,6 +52,8 @@ export interface Tail {
   readonly isExhausted: boolean;
   /** Monotonic time of the last detected change. */
   readonly changedAt: number;
+  /** The order of UTF-16 that the file seems to have, though the config says otherwise. */
+  readonly suspected: Encoding | undefined;
   /** Looks at the size again. Returns whether the saved position does not know it. */
   look(): Promise<boolean>;
   /** Returns the checkpoint of the position, with the size that was last seen. */
@@ -170,6 +172,7 @@ const createRecordReader = (
   { lineOverheadBytes, log }: { lineOverheadBytes: number } & Pick<SourceDependencies, "log">,
 ) => {
   let charset: Charset | undefined;
+  let suspected: Encoding | undefined;
   /** Up to where there is nothing but NULs behind the position. */
   let nulsUntil = 0;
 
@@ -182,13 +185,14 @@ const createRecordReader = (
     const opened = createCharset(encoding, first);
     if (first.length < markBytesMax) return opened;
     charset = opened;
-    const suspected = opened.unit.bytes === 1 ? suspectUtf16(first) : undefined;
+    suspected = suspectUtf16(encoding, first);
     if (suspected !== undefined)
       log.warn({ source, path }, `the file looks like UTF-16; set \`encoding: ${suspected}\``);
     return opened;
   };
 
   return {
+    suspected: () => suspected,
     reset: () => {
       charset = undefined;
       nulsUntil = 0;
@@ -368,6 +372,9 @@ export const createTail = (
     },
     get changedAt() {
       return changedAt;
+    },
+    get suspected() {
+      return records.suspected();
     },
     look: async () => {
       await look();

@@ -6,6 +6,7 @@ import { join, matchesGlob, resolve } from "node:path";
 import type { Clock } from "#kit/clock.ts";
 import { fileKey } from "./position.ts";
 import { type DirectoryEntry, isDenied, type SourceFiles } from "./source-files.ts";
+import { nothingPassedOver, type PassedOver } from "./warnings.ts";
 
 /** Selects the files of a source. */
 export interface FilePatterns {
@@ -99,6 +100,21 @@ const matchesSegment = (name: string, segment: string, hidden: boolean): boolean
   matchesGlob(name, segment) ||
   (hidden && name.startsWith(".") && matchesGlob(`\u0001${name.slice(1)}`, segment));
 
+/** Returns the names of files, or of directories into which `**` would descend, that a segment matches only with `hidden`. */
+const hiddenFrom = (
+  entries: readonly DirectoryEntry[],
+  segment: string,
+  isLast: boolean,
+): string[] => {
+  const isDeep = segment === "**";
+  const matchesName = (name: string, withHidden: boolean) =>
+    matchesSegment(name, isDeep ? "*" : segment, withHidden);
+  return entries
+    .filter(({ name, kind }) => name.startsWith(".") && (kind === "directory" ? isDeep : isLast))
+    .map(({ name }) => name)
+    .filter((name) => !matchesName(name, false) && matchesName(name, true));
+};
+
 /** Expands braces that have a slash inside, which would not be one segment. */
 export const expandBraces = (pattern: string): string[] => {
   for (let open = pattern.indexOf("{"); open !== -1; open = pattern.indexOf("{", open + 1)) {
@@ -130,16 +146,13 @@ export interface LastPlace {
 export interface PatternWalk {
   /** The directories in which its files lie, by the last call of `find`. */
   places(): readonly LastPlace[];
+  /** What the last call of `find` left out. */
+  passedOver(): PassedOver;
   /** Returns the paths in the order of names: the same array as before, if no directory on the way has changed. */
   find(): Promise<readonly FoundPath[]>;
 }
 
 /** A walk passes over what this user may not look at, as the shell does. */
-const nothingIfDenied = (error: unknown): readonly DirectoryEntry[] => {
-  if (isDenied(error)) return nothing;
-  throw error;
-};
-
 const nullIfDenied = (error: unknown): null => {
   if (isDenied(error)) return null;
   throw error;
@@ -152,11 +165,17 @@ export const createWalk = (
   { files, directories }: WalkDependencies,
 ): PatternWalk => {
   let found: readonly FoundPath[] = [];
-  let places: readonly LastPlace[] = [];
+  let reached = createReached();
+  /** The links to directories by the entries that they are among. */
+  const links: LinksByEntries = new WeakMap();
   /** The directories that were read for it, and what they had. */
   let read = new Map<string, readonly DirectoryEntry[]>();
 
-  const listReadable = (path: string) => directories.list(path).catch(nothingIfDenied);
+  const listReadable = async (path: string, onDenied?: () => void) => {
+    const entries = await directories.list(path).catch(nullIfDenied);
+    if (entries === null) onDenied?.();
+    return entries ?? nothing;
+  };
 
   const isUnchanged = async () => {
     for (const [path, entries] of read) if ((await listReadable(path)) !== entries) return false;
@@ -164,18 +183,19 @@ export const createWalk = (
   };
 
   return {
-    places: () => places,
+    places: () => reached.places,
+    passedOver: () => reached.passedOver,
     find: async () => {
       if (await isUnchanged()) return found;
       const nowRead = new Map<string, readonly DirectoryEntry[]>();
+      const nowReached = createReached();
       const list = async (path: string) => {
-        const entries = await listReadable(path);
+        const entries = await listReadable(path, () => nowReached.passedOver.unlisted.push(path));
         nowRead.set(path, entries);
         return entries;
       };
-      const last: LastPlace[] = [];
-      found = await findPaths(pattern, options, { files, list }, last);
-      places = last;
+      found = await findPaths(pattern, options, { files, list, links }, nowReached);
+      reached = nowReached;
       read = nowRead;
       return found;
     },
@@ -186,6 +206,19 @@ interface WalkDependencies {
   readonly files: Pick<SourceFiles, "resolve" | "stat">;
   readonly directories: Directories;
 }
+
+type LinksByEntries = WeakMap<readonly DirectoryEntry[], ReadonlySet<string>>;
+
+/** Where a walk came to, and what it left out. */
+interface Reached {
+  readonly places: LastPlace[];
+  readonly passedOver: PassedOver;
+}
+
+const createReached = (): Reached => ({
+  places: [],
+  passedOver: nothingPassedOver(),
+});
 
 /** A directory on the way of a walk. */
 interface Place {
@@ -200,14 +233,18 @@ interface Place {
 const findPaths = async (
   pattern: string,
   { exclude, followLinks = false, hidden = false }: FilePatterns,
-  { files, list }: Pick<WalkDependencies, "files"> & Pick<Directories, "list">,
-  places: LastPlace[],
+  {
+    files,
+    list,
+    links,
+  }: Pick<WalkDependencies, "files"> & Pick<Directories, "list"> & { links: LinksByEntries },
+  { places, passedOver }: Reached,
 ): Promise<FoundPath[]> => {
   const found = new Map<string, FoundPath>();
+  const isExcluded = (path: string) => exclude.some((other) => matchesGlob(path, other));
   const add = (path: string, directory: string, kind: DirectoryEntry["kind"]) => {
     if (kind !== "file" && kind !== "link") return;
-    if (exclude.some((other) => matchesGlob(path, other))) return;
-    found.set(path, { path, directory, isLink: kind === "link" });
+    if (!isExcluded(path)) found.set(path, { path, directory, isLink: kind === "link" });
   };
 
   const directoryOf = async (
@@ -219,6 +256,34 @@ const findPaths = async (
     const resolved = await files.resolve(path).catch(nullIfDenied);
     const stat = resolved && (await files.stat(resolved.path).catch(nullIfDenied));
     return stat?.isDirectory ? resolved?.path : undefined;
+  };
+
+  /** Returns the links to directories among entries, and looks at them once as long as these do not change. */
+  const linksAmong = async (directory: string, entries: readonly DirectoryEntry[]) => {
+    const known = links.get(entries);
+    if (known !== undefined) return known;
+    const among = new Set<string>();
+    for (const { name, kind } of entries)
+      if (kind === "link" && (await directoryOf(join(directory, name), kind)) !== undefined)
+        among.add(name);
+    links.set(entries, among);
+    return among;
+  };
+
+  const note = (list: string[], { path }: Place, names: Iterable<string>) => {
+    for (const name of names) if (!isExcluded(join(path, name))) list.push(join(path, name));
+  };
+
+  /** Notes what a segment leaves out of a place. */
+  const notePassedOver = async (
+    place: Place,
+    entries: readonly DirectoryEntry[],
+    segment: string,
+    isLast: boolean,
+  ) => {
+    if (!hidden) note(passedOver.hidden, place, hiddenFrom(entries, segment, isLast));
+    if (segment === "**" && !followLinks)
+      note(passedOver.linked, place, await linksAmong(place.directory, entries));
   };
 
   /** Returns the directories of `place` that `**` descends into, or that a segment before the last one names. */
@@ -246,9 +311,14 @@ const findPaths = async (
     const names = entries.filter(({ name }) =>
       matchesSegment(name, isDeep ? "*" : segment, hidden),
     );
-    if (isLast) places.push({ path: place.path, directory: place.directory, entries });
-    if (isLast)
+    await notePassedOver(place, entries, segment, isLast);
+    if (isLast) {
+      places.push({ path: place.path, directory: place.directory, entries });
       for (const { name, kind } of names) add(join(place.path, name), place.directory, kind);
+    }
+    const isNamed = isLast && !magic.test(segment);
+    if (isNamed)
+      passedOver.directory.push(...(await below(place, names, false)).map(({ path }) => path));
     if (isLast && !isDeep) return;
     for (const next of await below(place, names, isDeep))
       await walk(next, isDeep ? segments : rest);
@@ -259,7 +329,10 @@ const findPaths = async (
     const plain = segments.findIndex((segment) => magic.test(segment));
     const fixed = plain === -1 ? segments.length - 1 : plain;
     const base = `/${segments.slice(0, fixed).join("/")}`;
-    const resolved = await files.resolve(base).catch(nullIfDenied);
+    const resolved = await files.resolve(base).catch((error: unknown) => {
+      passedOver.unlisted.push(base);
+      return nullIfDenied(error);
+    });
     const directory = resolved?.path;
     if (directory !== undefined)
       await walk({ path: base, directory, above: [directory] }, segments.slice(fixed));

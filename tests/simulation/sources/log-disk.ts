@@ -161,6 +161,7 @@ export const createLogDisk = (clock: TestClock, random: () => number) => {
       },
       files: {
         hasRoom: () => true,
+        isShared: () => false,
         resolve: async (path) => ({ path, linkOwners: [] }),
         list: () => call(() => disk.names().map((name) => ({ name, kind: "file" as const }))),
         stat: (path) =>
