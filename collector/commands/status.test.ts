@@ -143,6 +143,20 @@ it("describeStatus aligns every line, formats durations in two units and sizes i
     sources: [
       { name: "otlp", counters: {} },
       { name: "host_metrics", counters: { stored: 51, skipped: 2 } },
+      {
+        name: "file",
+        counters: { files: 3 },
+        warnings: [
+          {
+            code: "no_match",
+            level: "warning",
+            path: "/a/*.log",
+            count: 1,
+            message: "matches no file",
+          },
+          { code: "polled", level: "note", path: "/nfs", count: 2, message: "polled" },
+        ],
+      },
     ],
   };
   expect(describeStatus(v.parse(CollectorStatus, found))).toBe(
@@ -168,11 +182,15 @@ renewal      retrying, next at 2026-06-03T11:04:35Z (in 30 s)
              timeout: core did not answer in time
 sources      otlp
              host_metrics, 51 stored, 2 skipped
+             file, 3 files
+               warning: /a/*.log: matches no file
+               note: /nfs and 1 more: polled
 `,
   );
   const last_error =
     "budget_exceeded: core holds the host by its budget small until 2026-06-03T12:00:00.000Z";
-  const held = describeStatus({ ...found, forwarder: { ...found.forwarder, last_error } });
+  const forwarder = { ...found.forwarder, last_error };
+  const held = describeStatus(v.parse(CollectorStatus, { ...found, forwarder }));
   expect(held).toContain(`forwarding   held by its budget at core:8443, last ack 1 min 5 s ago
              ${last_error}
 `);

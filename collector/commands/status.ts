@@ -1,5 +1,6 @@
 import { describeCondition } from "#proto/management/heartbeat.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
+import { describeWarning } from "../sources/source.ts";
 import { type CollectorStatus, fetchStatus, NoStatusError } from "../status/status-socket.ts";
 import { commandFailure, defineCommand, exitCode, loadParsedConfig } from "./command.ts";
 
@@ -48,7 +49,10 @@ export const describeStatus = (status: CollectorStatus): string => {
       `${renewal.status.replaceAll("_", " ")}${renewalAt === null ? "" : `, next at ${at(renewalAt)}`}`,
       ...optional(renewal.last_error),
     ],
-    ["sources", ...(status.sources.length === 0 ? ["none"] : status.sources.map(describeSource))],
+    [
+      "sources",
+      ...(status.sources.length === 0 ? ["none"] : status.sources.flatMap(describeSource)),
+    ],
   ];
   return align(rows);
 };
@@ -139,13 +143,15 @@ const describeQueue = (queue: CollectorStatus["queue"]) =>
     `${queue.dead_letters} dead letters`,
   ].join(", ");
 
-const describeSource = ({ name, counters }: CollectorStatus["sources"][number]) =>
+const describeSource = ({ name, counters, warnings }: CollectorStatus["sources"][number]) => [
   [
     name,
     ...Object.entries(counters).map(
       ([counter, count]) => `${count} ${counter.replaceAll("_", " ")}`,
     ),
-  ].join(", ");
+  ].join(", "),
+  ...warnings.map((warning) => `  ${warning.level}: ${describeWarning(warning)}`),
+];
 
 /** Formats bytes in the largest unit of 1024 that fits, with at most one decimal. */
 const size = (bytes: number) => {

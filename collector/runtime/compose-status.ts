@@ -67,6 +67,10 @@ export const composeStatus = (parts: StatusParts): CollectorStatus => {
       : null,
     certificate: describeCertificate(credentials.certificate),
     renewal: reported.renewal,
-    sources: parts.sources.map(({ name, counters }) => ({ name, counters: { ...counters?.() } })),
+    sources: parts.sources.map(({ name, counters, warnings }) => ({
+      name,
+      counters: { ...counters?.() },
+      warnings: [...(warnings?.() ?? [])],
+    })),
   };
 };

@@ -1,10 +1,15 @@
 import { rfc3339 } from "#kit/clock.ts";
 import type { Labels } from "#proto/labels.ts";
-import type { HeartbeatReport, ReportedCondition } from "#proto/management/heartbeat.ts";
+import {
+  type HeartbeatReport,
+  type ReportedCondition,
+  warningPrefix,
+} from "#proto/management/heartbeat.ts";
 import { cutText } from "#proto/values.ts";
 import type { ProcessUsage } from "../forward/messages.ts";
 import { type QueueStats, queueReport } from "../queue/stats.ts";
 import type { RenewalReport } from "../renewal/renewals.ts";
+import { describeWarning, type SourceWarning } from "../sources/source.ts";
 
 /** The part of a heartbeat that is constant for this process. */
 export interface ProcessFacts {
@@ -24,6 +29,8 @@ export interface ConfigReport {
   valid: boolean;
   /** The errors of the file, or why a desired config is not applied. */
   errors: readonly string[];
+  /** What its sources warn of. */
+  warnings: readonly SourceWarning[];
   runningConfigHash: string | null;
   desiredConfigHash: string | undefined;
   lastKnownGoodConfigHash: string | undefined;
@@ -51,7 +58,22 @@ interface SessionFigures {
 }
 
 const freeTextMax = 500;
+/** The most errors that core stores. */
 const configErrorsMax = 20;
+
+/** Returns the errors and then the warnings, with how many are left out. */
+const listErrors = ({ errors, warnings }: ConfigReport): string[] => {
+  const all = [
+    ...errors,
+    ...warnings
+      .filter(({ level }) => level === "warning")
+      .map((warning) => `${warningPrefix}${describeWarning(warning)}`),
+  ];
+  if (all.length <= configErrorsMax) return all;
+  const kept = all.slice(0, configErrorsMax - 1);
+  return [...kept, `${warningPrefix}${all.length - kept.length} more, see svc-collector status`];
+};
+
 const freeText = (text: string) => cutText(text.toWellFormed(), freeTextMax);
 
 /** Returns a time as RFC 3339. */
@@ -90,7 +112,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
     },
     config: {
       valid: config.valid,
-      errors: config.errors.slice(0, configErrorsMax).map(freeText),
+      errors: listErrors(config).map(freeText),
       running_config_hash: config.runningConfigHash,
       ...(desiredConfigHash === undefined ? {} : { desired_config_hash: desiredConfigHash }),
       ...(lastKnownGoodConfigHash === undefined

@@ -9,6 +9,7 @@ import {
 } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { createHeartbeatTurns } from "../management/heartbeat-sender.ts";
+import type { Source } from "../sources/source.ts";
 import type { ConfigReport } from "./heartbeat-report.ts";
 
 /** The state of a run across reloads and core sessions. */
@@ -62,14 +63,18 @@ export const createRunState = async (
   return state;
 };
 
-/** Returns what heartbeats and `status` report about the config. */
-export const configReportOf = ({ loaded, errors, desired }: RunState): ConfigReport => {
+/** Returns what heartbeats and `status` report about the config and its sources. */
+export const configReportOf = (
+  { loaded, errors, desired }: RunState,
+  sources: readonly Source[],
+): ConfigReport => {
   const { desiredHash, lastKnownGoodHash, errors: desiredErrors } = desired.report();
   const { desiredConfigHash, lastKnownGoodConfigHash, applyDesiredConfig } =
     loaded.config.management;
   return {
     valid: errors.length === 0,
     errors: [...errors, ...desiredErrors],
+    warnings: sources.flatMap(({ warnings }) => warnings?.() ?? []),
     runningConfigHash: loaded.runningConfigHash,
     desiredConfigHash: desiredHash ?? desiredConfigHash,
     lastKnownGoodConfigHash: lastKnownGoodHash ?? lastKnownGoodConfigHash,

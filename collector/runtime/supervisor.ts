@@ -126,7 +126,7 @@ const runWithQueue = async (
       variables: env.variables,
       facts: options.facts,
       loaded: state.loaded,
-      report: configReportOf(state),
+      report: configReportOf(state, sources.running()),
       session: running?.session,
       queue: queue.stats(),
       sources: sources.running(),
@@ -144,7 +144,7 @@ const runWithQueue = async (
       });
   };
   try {
-    const session = await openSession(options, { state, queue, conditions, usable });
+    const session = await openSession(options, { state, queue, sources, conditions, usable });
     running = { state, queue, sources, session, conditions };
     const configs = sourceSettings(state.loaded).filter(canRun(usable));
     await sources.apply(configs, { retries: !isTrial });
@@ -294,9 +294,10 @@ const openSession = (
   {
     state,
     queue,
+    sources,
     conditions,
     usable,
-  }: Pick<Running, "state" | "queue" | "conditions"> & { usable?: AbortSignal | undefined },
+  }: Omit<Running, "session"> & { usable?: AbortSignal | undefined },
 ): Promise<CoreSession> => {
   const { fingerprintSha256 } = state.loaded.credentials;
   return openCoreSession({
@@ -309,7 +310,7 @@ const openSession = (
     lastHeartbeatAt: state.lastHeartbeatAt,
     heartbeatTurns: state.heartbeatTurns,
     rollbacks: state.rollbacks,
-    configReport: () => configReportOf(state),
+    configReport: () => configReportOf(state, sources.running()),
     onAccepted: () => {
       if (fingerprintSha256 !== state.rolledBackTo) state.rollbacks = 0;
       state.desired.accepted(state.effectiveHash);

@@ -170,7 +170,25 @@ export const CollectorStatus = v.object({
     next_attempt_at: TextOrNull,
     last_error: TextOrNull,
   }),
-  sources: v.array(v.object({ name: v.string(), counters: v.record(v.string(), v.number()) })),
+  sources: v.array(
+    v.object({
+      name: v.string(),
+      counters: v.record(v.string(), v.number()),
+      /** What it does not read, or reads otherwise than its config may mean. */
+      warnings: v.optional(
+        v.array(
+          v.object({
+            code: v.string(),
+            level: v.picklist(["warning", "note"]),
+            path: v.string(),
+            count: v.number(),
+            message: v.string(),
+          }),
+        ),
+        [],
+      ),
+    }),
+  ),
 });
 
 /** The status of a running collector. */

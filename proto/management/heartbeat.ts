@@ -30,6 +30,9 @@ export const desiredErrorPrefix = "desired config: ";
 /** Follows `desiredErrorPrefix` if the host applied the config and rolled back to its last known good one. */
 export const rolledBackPrefix = "rolled back: ";
 
+/** Begins an entry of a heartbeat's `config.errors` that is no error: what a source of a valid config does not read, for example. */
+export const warningPrefix = "warning: ";
+
 const counters = {
   required: Counter,
   zero: v.optional(Counter, 0),
