@@ -16,10 +16,9 @@ const [{ runCommandLine }, { systemEnv }] = await Promise.all([
 ]);
 process.exitCode = await runCommandLine(process.argv.slice(2), systemEnv());
 // Lines of the log that nothing reads would keep the process; the output of other commands is waited for.
-if (process.argv[2] === "run")
-  setTimeout(() => {
-    // A call into a file system that does not answer never ends, and `process.exit` would wait for it.
-    const isHung = process.getActiveResourcesInfo().some((name) => name.startsWith("FSReq"));
-    if (isHung) process.kill(process.pid, "SIGKILL");
-    else process.exit();
-  }, 1_000).unref();
+setTimeout(() => {
+  // A call into a file system that does not answer never ends, and `process.exit` would wait for it.
+  const isHung = process.getActiveResourcesInfo().some((name) => name.startsWith("FSReq"));
+  if (isHung) process.kill(process.pid, "SIGKILL");
+  else if (process.argv[2] === "run") process.exit();
+}, 1_000).unref();

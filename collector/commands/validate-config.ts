@@ -1,19 +1,62 @@
-import { defaultConfigPath, describeConfigError, loadConfig } from "../config/load-config.ts";
+import {
+  defaultConfigPath,
+  describeConfigError,
+  type LoadedConfig,
+  loadConfig,
+  sourceSettings,
+} from "../config/load-config.ts";
+import type { CollectorEnv } from "../env.ts";
+import { createMounts } from "../files/mounts.ts";
+import { inspectFiles } from "../sources/file/inspect.ts";
+import { createSourceFiles } from "../sources/file/source-files.ts";
+import { describeWarning } from "../sources/source.ts";
 import { defineCommand, exitCode } from "./command.ts";
 
-/** `validate-config`: exits with 0 and prints the hash, or with 78 and every error with its position. Changes nothing. */
+/**
+ * `validate-config`: exits with 0 and prints the hash, or with 78 and every error with its position. Also prints what file sources would warn of.
+ * Changes nothing.
+ */
 export const validateConfigCommand = defineCommand({
   usage: `  --config <path>   the config (default ${defaultConfigPath})
-  --json            one JSON object on stdout: {ok, errors: [{path, line, column, message}], running_config_hash}
+  --json            one JSON object on stdout: {ok, errors: [{path, line, column, message}],
+                    warnings: [{path, line, column, message, code, count}], running_config_hash}
 `,
   flags: { config: "text" },
   run: async (flags, env) => {
-    const { errors, runningConfigHash } = await loadConfig(flags.config, env);
+    const loaded = await loadConfig(flags.config, env);
+    const { errors, runningConfigHash } = loaded;
     const ok = errors.length === 0;
+    const warnings = await findWarnings(loaded, env);
     return {
       exitCode: ok ? exitCode.done : exitCode.config,
-      lines: ok ? ["the config is valid"] : errors.map(describeConfigError),
-      json: { ok, errors, running_config_hash: runningConfigHash },
+      lines: [
+        ...(ok ? ["the config is valid"] : errors.map(describeConfigError)),
+        ...warnings.map((warning) => `warning: ${describeConfigError(warning)}`),
+      ],
+      json: { ok, errors, warnings, running_config_hash: runningConfigHash },
     };
   },
 });
+
+/** Returns what the file sources of a config would warn of, each at its pattern, or at its source. */
+const findWarnings = async (
+  { path, config, errorAt }: LoadedConfig,
+  { clock }: Pick<CollectorEnv, "clock">,
+) => {
+  if (config === undefined || errorAt === undefined) return [];
+  const files = createSourceFiles(createMounts(clock));
+  const inspections = [];
+  for (const [index, source] of sourceSettings({ path, config }).entries())
+    if (source.type === "file")
+      inspections.push({ index, source, ...(await inspectFiles(source, { files, clock })) });
+  const warnings = inspections.flatMap(({ index, source, warnings }) =>
+    warnings().map((warning) => {
+      const pattern = source.include.indexOf(warning.path);
+      const at = ["sources", index, ...(pattern === -1 ? [] : ["include", pattern])];
+      const { code, count } = warning;
+      return { ...errorAt(at, describeWarning(warning)), code, count };
+    }),
+  );
+  for (const { close } of inspections) await close();
+  return warnings;
+};

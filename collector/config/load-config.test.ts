@@ -119,7 +119,7 @@ it("rejects file patterns that can match only the collector's own files", async 
     [0, 1, 2].map((index) => `sources.0.include.${index}`),
   );
   expect(errors[0]?.message).toBe(
-    "must be outside the directories of the config, the identity and the buffer",
+    "must be outside the directories of the config, from which relative paths start, the identity and the buffer; `~` and variables are not expanded",
   );
 });
 

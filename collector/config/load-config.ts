@@ -9,6 +9,7 @@ import {
   anyTokens,
   type ConfigTextError,
   configBytesMax,
+  type ParsedTree,
   parseTree,
   type TreePath,
 } from "#proto/collector-config/tree.ts";
@@ -40,6 +41,8 @@ export interface LoadedConfig {
   runningConfigHash: string | null;
   /** With absolute paths; undefined if the text is invalid. */
   config?: CollectorConfig;
+  /** Locates what is said of this config in its text. */
+  errorAt?: ParsedTree["errorAt"];
   /** Undefined if it could not be read. */
   certificate?: ReturnType<typeof readPemCertificate>;
   /** Undefined unless certificate and key are usable and the identity is the configured one. */
@@ -88,6 +91,7 @@ export const loadConfig = async (
 
   const config = resolvePaths(parsed.config, dirname(loaded.path));
   loaded.config = config;
+  loaded.errorAt = parsed.errorAt;
   const reject: Reject = (at, fault) => {
     const message = typeof fault === "string" ? fault : describeFault(loaded, fault);
     loaded.errors.push(parsed.errorAt(at, message));
@@ -313,7 +317,7 @@ const checkFilePatterns = (path: string, config: CollectorConfig, reject: Reject
       if (own.some((directory) => pattern.startsWith(directory)))
         reject(
           ["sources", source, "include", index],
-          "must be outside the directories of the config, the identity and the buffer",
+          "must be outside the directories of the config, from which relative paths start, the identity and the buffer; `~` and variables are not expanded",
         );
   }
 };
