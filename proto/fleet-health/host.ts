@@ -31,7 +31,7 @@ export const FleetHealthDetail = v.strictObject({
   /** The newest outages of core since the host enrolled, the oldest first; absent without one. */
   outages: v.optional(v.array(OutageView)),
   item: FleetHealthRow,
-  /** Every error of the config file, as the last heartbeat reports them; empty for a valid config. */
+  /** Every error of the config file, then `warning: …` for what its sources do not read, as the last heartbeat reports them. */
   config_errors: v.array(v.string()),
   /** The policy of its last enrollment. `deny` rejects an enrollment while the host has an active certificate. */
   policy: v.strictObject({

@@ -18,6 +18,8 @@ import {
 /** Runs a script and draws an image if a page treats it as markup. */
 const hostile = '<img src=x onerror="globalThis.taken=1">';
 
+const noMatch = "warning: /var/log/none/*.log: matches no file";
+
 const { web, visit } = await startWebInBrowser({ clock: systemClock });
 beforeAll(async () => {
   const { enroll } = await createTestToken(web.core);
@@ -26,11 +28,15 @@ beforeAll(async () => {
   const [first, , last] = hosts;
   if (first === undefined || last === undefined) throw new Error("no hosts");
   const now = Date.now();
-  await manage(web.core, first, "heartbeat", heartbeatBody(now));
   const { collector, config, ...body } = heartbeatBody(now) as {
     collector: object;
     config: object;
   };
+  await manage(web.core, first, "heartbeat", {
+    ...body,
+    collector,
+    config: { ...config, errors: [noMatch] },
+  });
   await manage(web.core, last, "heartbeat", {
     ...body,
     collector: { ...collector, hostname: hostile, version: "1.0.0-x" },
@@ -66,6 +72,16 @@ it("T2: shows names and messages of hosts as text everywhere", async () => {
   await expectCount(drawer.getByText(hostile), 3);
   expect(await page.locator("img[src=x]").count()).toBe(0);
   expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
+  expect(messages).toEqual([]);
+});
+
+it("shows what the sources of a healthy host leave out beside its config", async () => {
+  const { page, messages } = await visitFleet();
+  await page.getByRole("link", { name: "edge-1" }).click();
+  const drawer = page.getByRole("dialog");
+  await drawer.getByText("No condition applies.").waitFor();
+  const notes = drawer.getByRole("list", { name: "What it reports of its config" });
+  expect(await notes.textContent()).toBe(noMatch);
   expect(messages).toEqual([]);
 });
 

@@ -47,6 +47,10 @@ export const adviceOn = (condition: FleetCondition, { policy, item }: AdvisedHos
   return `${failed}. The policy ${plainName(policy.name)} rejects another enrollment (409 identity_exists) while the certificate is active: ask an administrator to revoke the certificate, then enroll the host again with a new bootstrap token.`;
 };
 
+/** Returns what a host reports of a valid config: what its sources do not read, and why it does not apply another config. */
+export const configNotes = ({ config_errors, item }: FleetHealthDetail): readonly string[] =>
+  item.conditions.some(({ state }) => state === "config_invalid") ? [] : config_errors;
+
 /** A timestamp in words: relative to the time of the report, and absolute. */
 export interface TimestampView {
   relative: string;

@@ -17,6 +17,7 @@ import { OutageEntry, withOutages } from "../summary/outages.tsx";
 import { Volume } from "../volume/volume.tsx";
 import {
   adviceOn,
+  configNotes,
   dueView,
   eventTitle,
   forwarderText,
@@ -92,6 +93,7 @@ export const Detail = (props: DetailProps & { withoutTimeline?: boolean }) => {
       </Show>
       <Section title="Config" note={inWords(item().config.drift)}>
         <Hashes detail={props.detail} />
+        <ConfigErrors errors={configNotes(props.detail)} label="What it reports of its config" />
       </Section>
       <Section title="Certificate" note={item().certificate.status}>
         <Certificate detail={props.detail} />
@@ -149,17 +151,20 @@ const Condition = (props: DetailProps & { condition: ConditionView }) => (
     <p class="quiet">
       Began <Past at={props.condition.since} />
     </p>
-    <Show
-      when={props.condition.state === "config_invalid" && props.detail.config_errors.length > 1}
-    >
-      <ul class="config-errors" aria-label="All errors of the config">
-        <Index each={props.detail.config_errors.slice(1)}>
-          {(error) => <li>{plainText(error())}</li>}
-        </Index>
-      </ul>
+    <Show when={props.condition.state === "config_invalid"}>
+      <ConfigErrors errors={props.detail.config_errors.slice(1)} label="All errors of the config" />
     </Show>
     <p class="quiet">{adviceOn(props.condition.state, props.detail)}</p>
   </>
+);
+
+/** What a host reports of its config; nothing without an entry. */
+const ConfigErrors = (props: { errors: readonly string[]; label: string }) => (
+  <Show when={props.errors.length > 0}>
+    <ul class="config-errors" aria-label={props.label}>
+      <Index each={props.errors}>{(error) => <li>{plainText(error())}</li>}</Index>
+    </ul>
+  </Show>
 );
 
 /** Its events, and the outages of core between them. */
