@@ -41,7 +41,13 @@ export const writeCollector = async (
     sources,
     endpoint,
     tls,
-  }: { sources: string; endpoint: string; tls: BenchCredentials & { ca: string } },
+    queueMb = 100,
+  }: {
+    sources: string;
+    endpoint: string;
+    tls: BenchCredentials & { ca: string };
+    queueMb?: number;
+  },
 ): Promise<string> => {
   const files = {
     "tls.crt": tls.cert,
@@ -53,7 +59,7 @@ ${sources}
 forwarder:
   endpoint: ${endpoint}
   mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}
-buffer: {dir: data}
+buffer: {dir: data, max_disk_usage_mb: ${queueMb}}
 `,
   };
   await writeFiles(folder, files);

@@ -10,6 +10,12 @@ export interface RunningProgram extends AsyncDisposable {
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
+/** How a program is started, and the line of its output after which it works. */
+export interface StartCommand {
+  command: readonly [string, ...string[]];
+  isReady(line: string): boolean;
+}
+
 /** Starts a program; resolves when a line of its output is the one to wait for, and rejects with its output if it ends before. */
 export const startProgram = async (
   [file, ...args]: readonly [string, ...string[]],
