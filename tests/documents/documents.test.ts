@@ -4,6 +4,7 @@ import { expect, it } from "vitest";
 import { coreVariables, parseCoreConfig } from "#functions/config/core-config.ts";
 import { exportVariables } from "#functions/config/export-config.ts";
 import { namesOf } from "#kit/env.ts";
+import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
 import { filterParts } from "#proto/fleet-health/filter.ts";
 import { configProgress } from "#proto/fleet-health/vocabulary.ts";
 import { checkDocuments } from "#scripts/docs-check/check-documents.ts";
@@ -58,6 +59,21 @@ it("set only variables of core, web and compose.yaml in env files", () => {
     .flatMap(({ text }) => Object.keys(parseEnv(text)));
   expect(names.length).toBeGreaterThan(15);
   expect(names.filter((name) => !known.has(name))).toEqual([]);
+});
+
+it("show file sources that the collector accepts", () => {
+  const path = "docs/file-sources.md";
+  const shown = readDocument(path, readFileSync(path, "utf8")).blocks.filter(
+    ({ language }) => language === "yaml",
+  );
+  const rest = `forwarder:
+  endpoint: core.example.com:8443
+  mtls: { cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem }
+buffer: { dir: /var/lib/svc-collector }
+`;
+  expect(shown).toHaveLength(3);
+  for (const { text } of shown)
+    expect(parseCollectorConfig(`${text}\n${rest}`)).toMatchObject({ ok: true });
 });
 
 it("name the progress of configs, and its values, as the API does", () => {
