@@ -8,6 +8,7 @@ import {
   rollBackCollectorConfigs,
 } from "#client/index.ts";
 import { withoutUndefined } from "#kit/without-undefined.ts";
+import { isUuid } from "#proto/values.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes, refusalError } from "../terminal/exit-codes.ts";
@@ -15,7 +16,7 @@ import { printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action } from "./command.ts";
 import { checkSelection, fleetQueryAtCore } from "./fleet.ts";
-import { isId, resolveId } from "./names.ts";
+import { resolveId } from "./names.ts";
 
 /** A host that a query found. */
 interface Host {
@@ -136,7 +137,7 @@ const selector = (
   words: readonly string[],
 ): ((client: FleetClient) => Promise<Host[]>) => {
   const [only = ""] = words;
-  if (words.length === 1 && isId(only) && options.all !== true)
+  if (words.length === 1 && isUuid(only.toLowerCase()) && options.all !== true)
     return async () => [{ id: only, identity: only }];
   checkSelection(words, options, new Date(terminal.clock.now()));
   return async (client) => {

@@ -8,12 +8,8 @@ import {
   listWatches,
   reportFleetHealth,
 } from "#client/index.ts";
+import { isUuid } from "#proto/values.ts";
 import { usageError } from "../terminal/exit-codes.ts";
-
-const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
-/** Whether a text has the form of an id. */
-export const isId = (text: string): boolean => idPattern.test(text);
 
 /** A record that a name may mean. */
 interface Candidate {
@@ -132,7 +128,7 @@ export const resolveId = async (
   kind: KindName,
   given: string,
 ): Promise<string> => {
-  if (isId(given)) return given;
+  if (isUuid(given.toLowerCase())) return given;
   const { plural, list = `${plural} list`, find }: Kind = kinds[kind];
   const failure = (message: string) => usageError(message);
   if (find === undefined)

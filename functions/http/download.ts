@@ -9,7 +9,6 @@ import { textStream } from "./text-stream.ts";
 
 /** Concurrent downloads of one operator from one route of this core: twice as many as the page starts. */
 const downloadsMax = 8;
-/** A reader is considered disconnected when it reads nothing for this time. */
 const idleMs = 60_000;
 
 const filterCharactersMax = 120;

@@ -8,7 +8,6 @@ export interface StreamedEvent {
   data: unknown;
 }
 
-/** A reader is considered disconnected when it reads nothing for this time. */
 const idleMs = 20_000;
 /** Without events, a comment keeps proxies from closing the connection. */
 const commentMs = 10_000;
