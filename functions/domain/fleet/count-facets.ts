@@ -1,6 +1,7 @@
 import type { FleetRules } from "#functions/store/fleet/conditions.ts";
 import { countFleet, type FleetCounts } from "#functions/store/fleet/facets.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
+import { facetValuesMax, heartbeatAgeBounds } from "#proto/fleet-health/facets.ts";
 import type { ViewQuery } from "./report.ts";
 import type { ViewCore } from "./rules.ts";
 import { readFleetView } from "./view-rules.ts";
@@ -11,10 +12,48 @@ import { readFleetView } from "./view-rules.ts";
  */
 export const createFacetCounts = (core: ViewCore) =>
   shareNextRun(
-    async (query: ViewQuery): Promise<{ rules: FleetRules; counts: FleetCounts }> => {
+    async (query: ViewQuery) => {
       const view = await readFleetView(core, query);
-      return { rules: view.rules, counts: await countFleet(view, query.filter) };
+      const counts = await countFleet(view, query.filter);
+      return {
+        rules: view.rules,
+        counts: {
+          ...counts,
+          versions: mostFrequent(counts.versions),
+          platforms: mostFrequent(counts.platforms),
+          heartbeatAges: ageBuckets(view.rules, counts),
+        },
+      };
     },
     (query) => JSON.stringify(query),
     core.viewsShared,
   );
+
+/** What the page's charts show. */
+export type FacetCounts = Awaited<ReturnType<ReturnType<typeof createFacetCounts>>>["counts"];
+
+/** Returns the most frequent values, by count and then by name, and the number of hosts with other values. */
+const mostFrequent = (counts: FleetCounts["versions"]) => {
+  const sorted = [...counts]
+    .map(([value, { all }]) => [value, all] as const)
+    .sort(([a, countA], [b, countB]) => countB - countA || (a < b ? -1 : 1));
+  const other = sorted.slice(facetValuesMax).reduce((sum, [, count]) => sum + count, 0);
+  return { named: sorted.slice(0, facetValuesMax), other };
+};
+
+/** Returns the hosts by the age of their last heartbeat; of the past, ages below the threshold together: history does not keep them. */
+const ageBuckets = (
+  { past, thresholds: { staleAfterSeconds } }: FleetRules,
+  { heartbeatAges }: FleetCounts,
+) => {
+  const buckets = heartbeatAgeBounds.map((fromSeconds, index) => ({
+    fromSeconds,
+    toSeconds: heartbeatAgeBounds[index + 1] ?? null,
+    count: heartbeatAges[index] ?? 0,
+  }));
+  if (!past) return buckets;
+  const recent = buckets.filter(({ fromSeconds }) => fromSeconds < staleAfterSeconds);
+  const count = recent.reduce((sum, bucket) => sum + bucket.count, 0);
+  const toSeconds = recent.at(-1)?.toSeconds ?? null;
+  return [{ fromSeconds: 0, toSeconds, count }, ...buckets.slice(recent.length)];
+};

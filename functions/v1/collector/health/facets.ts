@@ -1,16 +1,10 @@
 import * as v from "valibot";
 import type { ReadCore } from "#functions/core.ts";
-import { createFacetCounts } from "#functions/domain/fleet/count-facets.ts";
+import { createFacetCounts, type FacetCounts } from "#functions/domain/fleet/count-facets.ts";
 import { resource } from "#functions/http/resource.ts";
 import type { FleetRules } from "#functions/store/fleet/conditions.ts";
-import type { FleetCounts } from "#functions/store/fleet/facets.ts";
 import { dayMs } from "#kit/clock.ts";
-import {
-  expiryDays,
-  FleetFacets,
-  facetValuesMax,
-  heartbeatAgeBounds,
-} from "#proto/fleet-health/facets.ts";
+import { expiryDays, FleetFacets } from "#proto/fleet-health/facets.ts";
 import { filterFromQuery, filterQuery, PastTime } from "#proto/fleet-health/filter.ts";
 import { pastMarkOf, thresholdsView } from "./row.ts";
 
@@ -37,10 +31,9 @@ export const facetReports = (core: ReadCore) => {
   }));
 };
 
-const facetsView = (rules: FleetRules, counts: FleetCounts): FleetFacets => {
+const facetsView = (rules: FleetRules, counts: FacetCounts): FleetFacets => {
   const { now, thresholds, unsupportedVersions } = rules;
-  const versions = mostFrequent(counts.versions);
-  const platforms = mostFrequent(counts.platforms);
+  const { versions, platforms } = counts;
   return {
     generated_at: now.toISOString(),
     ...pastMarkOf(rules),
@@ -64,9 +57,7 @@ const facetsView = (rules: FleetRules, counts: FleetCounts): FleetFacets => {
     drift: [...counts.drift],
     heartbeat_age: {
       never: counts.heartbeatNever,
-      buckets: rules.past
-        ? knownAges(ageBuckets(counts), thresholds.staleAfterSeconds)
-        : ageBuckets(counts),
+      buckets: counts.heartbeatAges.map(ageView),
     },
     certificate_expiry: {
       expired: counts.expiries[0] ?? 0,
@@ -82,30 +73,10 @@ const facetsView = (rules: FleetRules, counts: FleetCounts): FleetFacets => {
   };
 };
 
-type AgeBucket = FleetFacets["heartbeat_age"]["buckets"][number];
-
-const ageBuckets = ({ heartbeatAges }: FleetCounts): AgeBucket[] =>
-  heartbeatAgeBounds.map((from, index) => ({
-    from_seconds: from,
-    to_seconds: heartbeatAgeBounds[index + 1] ?? null,
-    count: heartbeatAges[index] ?? 0,
-  }));
-
-/** Merges the buckets below the threshold: history keeps no age of heartbeats newer than it. */
-const knownAges = (buckets: readonly AgeBucket[], staleAfterSeconds: number): AgeBucket[] => {
-  const recent = buckets.filter(({ from_seconds }) => from_seconds < staleAfterSeconds);
-  const count = recent.reduce((sum, bucket) => sum + bucket.count, 0);
-  const to = recent.at(-1)?.to_seconds ?? null;
-  return [{ from_seconds: 0, to_seconds: to, count }, ...buckets.slice(recent.length)];
-};
+const ageView = ({ fromSeconds, toSeconds, count }: FacetCounts["heartbeatAges"][number]) => ({
+  from_seconds: fromSeconds,
+  to_seconds: toSeconds,
+  count,
+});
 
 const daysAfter = (at: Date, days: number) => new Date(at.getTime() + days * dayMs).toISOString();
-
-/** Returns the most frequent values, by count and then by name, and the number of rows with other values. */
-const mostFrequent = (counts: FleetCounts["versions"]) => {
-  const sorted = [...counts]
-    .map(([value, { all }]) => [value, all] as const)
-    .sort(([a, countA], [b, countB]) => countB - countA || (a < b ? -1 : 1));
-  const other = sorted.slice(facetValuesMax).reduce((sum, [, count]) => sum + count, 0);
-  return { named: sorted.slice(0, facetValuesMax), other };
-};
