@@ -53,7 +53,7 @@ export type AnswerOf<Name extends OperationName> =
 
 type RowOf<Data> = Data extends { items: readonly (infer Row extends object)[] } ? Row : never;
 
-/** An option: its description, the request field that it sets unless its name implies one, and settings of commander. */
+/** An option: its description, the request field that it sets unless that has its name, and settings of commander. */
 interface OptionDefinition {
   says?: string;
   field?: string;
@@ -184,9 +184,6 @@ const optionsOf = (options: OptionDefinitions, operation: Operation | undefined)
   );
 };
 
-/** Endings that a field's name may have and its option's lacks. */
-const endings = ["", "_seconds", "s", "_id", "_code"];
-
 const optionOf = (
   flags: string,
   { says = "", field: given, ...own }: OptionDefinition,
@@ -194,7 +191,7 @@ const optionOf = (
 ): FieldOption => {
   const [, name = "", takes = ""] = /^--(?:no-)?([a-z-]+)(?: <(.+)>)?$/.exec(flags) ?? [];
   const snake = name.replaceAll("-", "_");
-  const field = given ?? endings.map((ending) => snake + ending).find((each) => each in fields);
+  const field = given ?? (snake in fields ? snake : undefined);
   const { type = "string", choices, required = false } = fields[field ?? ""] ?? {};
   const isList = type === "array" || (type === "object" && takes === "key=value");
   const repeats = isList && takes !== "" && !own.choices && !own.parse;

@@ -25,7 +25,10 @@ export const enrollmentCommands = [
         field: "allowed_identity_prefixes",
       },
       "--description <text>": "",
-      "--certificate-ttl <duration>": "lifetime of certificates",
+      "--certificate-ttl <duration>": {
+        says: "lifetime of certificates",
+        field: "certificate_ttl_seconds",
+      },
       "--platform <platform>": {
         says: "allowed platform: linux, linux/amd64",
         field: "allowed_platforms",
@@ -37,7 +40,7 @@ export const enrollmentCommands = [
       },
       "--source-cidr <cidr>": { says: "allowed address range", field: "allowed_source_cidrs" },
       "--reenrollment <mode>": "whether an enrolled host may enroll again",
-      "--label <key=value>": "label of its hosts",
+      "--label <key=value>": { says: "label of its hosts", field: "labels" },
       "--workload <file>":
         "which service account tokens enroll hosts too: YAML (docs/enroll-kubernetes.md)",
     },
@@ -80,7 +83,7 @@ export const enrollmentCommands = [
   ),
   calls("tokens list", "List bootstrap tokens, without their values", "listAllBootstrapTokens", {
     options: {
-      "--policy <policy>": "name or id of the policy",
+      "--policy <policy>": { says: "name or id of the policy", field: "policy_id" },
       "--state <state>": { choices: ["active", "exhausted", "expired", "revoked"] },
     },
     columns: ["id", "token_prefix", "policy_id", "state", "use_count", "max_uses", "expires_at"],
@@ -95,7 +98,7 @@ export const enrollmentCommands = [
           says: "name or id of the policy that it enrolls under",
           field: "id",
         },
-        "--ttl <duration>": "lifetime, an hour by default",
+        "--ttl <duration>": { says: "lifetime, an hour by default", field: "ttl_seconds" },
         "--uses <count>": {
           says: "hosts that it enrolls, 1 by default; 0 for no limit",
           field: "max_uses",

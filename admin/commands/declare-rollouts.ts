@@ -100,7 +100,7 @@ export const rolloutCommands = [
   calls("rollouts list", "List rollouts, newest first", "listRollouts", {
     options: {
       "--state <state>": "",
-      "--config <config>": "rollouts of this config",
+      "--config <config>": { says: "rollouts of this config", field: "config_id" },
       "--limit <count>": limit("at most so many rollouts"),
     },
     columns,

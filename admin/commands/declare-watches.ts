@@ -5,8 +5,11 @@ const { calls, runs } = commandsFrom(() => import("./watches.ts"));
 
 const definition = {
   "--more-than <count>": "hosts that may match",
-  "--for <duration>": "for how long more may match",
-  "--receiver <name>": "where its messages go: a receiver of core's configuration",
+  "--for <duration>": { says: "for how long more may match", field: "for_seconds" },
+  "--receiver <name>": {
+    says: "where its messages go: a receiver of core's configuration",
+    field: "receivers",
+  },
 };
 
 /** `svc-admin watches`. */

@@ -95,8 +95,11 @@ export const interval = (byDefault: string) => ({
 /** Returns the description of an option that takes a time. */
 export const instant = (description: string) => `${description}: 2h, or RFC 3339`;
 
-/** The description of `--reason`, for the audit log. */
-export const reasonCode = "why, as a code for the audit log: leaked, decommissioned";
+/** The definition of `--reason`, for the audit log. */
+export const reasonCode = {
+  says: "why, as a code for the audit log: leaked, decommissioned",
+  field: "reason_code",
+};
 
 /** The description of `--all`: the selection of every host by a change, which an empty query alone is not. */
 export const everyHost = "every host, in the place of a query";
