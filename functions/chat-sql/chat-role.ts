@@ -93,53 +93,19 @@ const hmac = async (
 
 /**
  * Functions of PostgreSQL that every role may execute and that read about other sessions, roles and settings, write, wait, lock, notify,
- * or run a query from a text: as patterns of their names. Those of extensions and of core itself are in other schemas.
+ * or run a query from a text: as patterns of their names. Those of the last line, of extensions and of core itself, are in other schemas.
  */
-const functionPatterns = [
-  "pg\\_%",
-  "lo\\_%",
-  "loread",
-  "lowrite",
-  "binary\\_upgrade\\_%",
-  "has\\_%\\_privilege",
-  "txid\\_%",
-  "inet\\_client\\_%",
-  "inet\\_server\\_%",
-  "brin\\_%\\_range",
-  "brin\\_summarize\\_new\\_values",
-  "gin\\_clean\\_pending\\_list",
-  "set\\_config",
-  "current\\_setting",
-  "setseed",
-  "current\\_query",
-  "currtid2",
-  "version",
-  "query\\_to\\_xml%",
-  "cursor\\_to\\_xml%",
-  "table\\_to\\_xml%",
-  "schema\\_to\\_xml%",
-  "database\\_to\\_xml%",
-  "ts\\_stat",
-  "ts\\_rewrite",
-  "to\\_reg%",
-  "col\\_description",
-  "obj\\_description",
-  "shobj\\_description",
-  "format\\_type",
-  "aclexplode",
-  "row\\_security\\_active",
-  "mxid\\_age",
-  "getpgusername",
-  "getdatabaseencoding",
-  "current\\_database",
-  "current\\_schema%",
-  // Functions of extensions, and of core itself.
-  "dblink%",
-  "set\\_limit",
-  "show\\_limit",
-  "fleet\\_host\\_refresh",
-  "expect\\_ingest\\_cursors",
-] as const;
+const functionPatterns = String.raw`
+  pg\_% lo\_% loread lowrite binary\_upgrade\_% has\_%\_privilege txid\_% inet\_client\_%
+  inet\_server\_% brin\_%\_range brin\_summarize\_new\_values gin\_clean\_pending\_list
+  set\_config current\_setting setseed current\_query currtid2 version query\_to\_xml%
+  cursor\_to\_xml% table\_to\_xml% schema\_to\_xml% database\_to\_xml% ts\_stat ts\_rewrite
+  to\_reg% col\_description obj\_description shobj\_description format\_type aclexplode
+  row\_security\_active mxid\_age getpgusername getdatabaseencoding current\_database
+  current\_schema%
+  dblink% set\_limit show\_limit fleet\_host\_refresh expect\_ingest\_cursors`
+  .trim()
+  .split(/\s+/);
 
 /** A privilege of PUBLIC in the terms of GRANT. */
 const publicGrant = { kind: String, privilege: String, object: String };
