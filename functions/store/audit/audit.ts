@@ -82,15 +82,12 @@ export const findLink = (db: Executor, seq: number): Promise<AuditLink | undefin
   firstRow(db.select().from(auditChain).where(eq(auditChain.seq, seq)));
 
 /** Counts the events that are not chained yet, up to `max`. */
-export const countPendingEvents = async (db: Executor, max: number): Promise<number> => {
-  const pending = db
-    .select({ id: auditPending.eventId })
-    .from(auditPending)
-    .limit(max)
-    .as("pending");
-  const [row] = await db.select({ events: count() }).from(pending);
-  return row?.events ?? 0;
-};
+export const countPendingEvents = (db: Executor, max: number): Promise<number> =>
+  readScalar(
+    db,
+    Number,
+    sql`select count(*) from (select from audit_pending limit ${max}) pending`,
+  );
 
 /**
  * Counts the committed events. Reads one snapshot: one transaction links an event and deletes it from the pending ones, so that none counts

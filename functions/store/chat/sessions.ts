@@ -9,6 +9,7 @@ import {
   type Paged,
   type PageRequest,
   paged,
+  readScalar,
   updaterOf,
 } from "../database/statements.ts";
 
@@ -159,13 +160,12 @@ export const listNewestChatMessages = async (
 };
 
 /** Returns the size of a conversation's messages, in bytes. */
-export const sizeOfChatMessages = async (db: Executor, sessionId: string): Promise<number> => {
-  const [row] = await db
-    .select({ bytes: sql<string>`coalesce(sum(octet_length(${chatMessage.parts})), 0)` })
-    .from(chatMessage)
-    .where(eq(chatMessage.sessionId, sessionId));
-  return Number(row?.bytes ?? 0);
-};
+export const sizeOfChatMessages = (db: Executor, sessionId: string): Promise<number> =>
+  readScalar(
+    db,
+    Number,
+    sql`select coalesce(sum(octet_length(parts)), 0) from chat_message where session_id = ${sessionId}::uuid`,
+  );
 
 /** Changes a message. */
 export const updateChatMessage = updaterOf(chatMessage);
