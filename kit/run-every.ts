@@ -1,4 +1,5 @@
 import type { Clock } from "./clock.ts";
+import { describeError } from "./describe-error.ts";
 import type { Log } from "./log.ts";
 
 /** The parameters and dependencies of a job. */
@@ -13,28 +14,36 @@ export interface JobOptions {
 }
 
 /**
- * Runs `tick` at once and then `intervalMs` after each run ended, until the signal aborts. Logs a tick that fails and retries it after
- * `retryMs`: a job never ends the process. Ticks must be idempotent; they never overlap.
+ * Runs `tick` at once and then `intervalMs` after each run ended, until the signal aborts. Logs a tick that fails, by its error when that is
+ * another one than before, and retries it after `retryMs`: a job never ends the process. Ticks must be idempotent; they never overlap.
  */
 export const runEvery = async (
   { name, intervalMs, retryMs = () => intervalMs, clock, signal, log }: JobOptions,
   tick: (signal: AbortSignal) => Promise<object | undefined>,
 ): Promise<void> => {
   let failures = 0;
+  let lastFault = "";
   while (!signal.aborted) {
     let waitMs = intervalMs;
     try {
       const report = await tick(signal);
       failures = 0;
+      lastFault = "";
       if (report !== undefined) log.info({ job: name, ...report }, "job done");
     } catch (err) {
       if (signal.aborted) return;
       failures += 1;
       waitMs = Math.min(intervalMs, retryMs(failures));
+      const fault = JSON.stringify(describeError(err, 0));
       log.error(
-        { job: name, err, retry_seconds: Math.round(waitMs / 1000) },
+        {
+          job: name,
+          ...(fault === lastFault ? { failures } : { err }),
+          retry_seconds: Math.round(waitMs / 1000),
+        },
         "job failed; retrying",
       );
+      lastFault = fault;
     }
     await clock.sleep(waitMs, signal).catch(() => undefined);
   }
