@@ -46,7 +46,7 @@ const usage = `svc-server export: sends committed envelopes as OTLP to a backend
 `;
 
 /** Loads the files of the backend's and the database's TLS, and of the headers. */
-const load = async (config: ExportConfig, log: Log) => {
+export const loadExportFiles = async (config: ExportConfig, log: Log) => {
   let followed: readonly ReloadedFiles[] = [];
   const loaded = await loadTogether({
     servers: async () => {
@@ -55,19 +55,20 @@ const load = async (config: ExportConfig, log: Log) => {
       return variables.servers;
     },
     client: () => createExportClient(config, { log, clock: systemClock, followed }),
-    sink: () => followSinkFiles(config, log),
+    natsFiles: () => followSinkFiles(config, log),
   });
-  const { client, sink } = loaded;
-  return { ...loaded, followed: [client.tls, ...followed, ...(sink ? [sink] : [])] };
+  const { client, natsFiles } = loaded;
+  return { ...loaded, followed: [client.tls, ...followed, ...(natsFiles ? [natsFiles] : [])] };
 };
 
 /** Exports until SIGTERM or SIGINT, then delivers what it has read, for at most five seconds, and releases the lease. */
 const serve = async (
   config: ExportConfig,
   log: Log,
-  { client, servers: { sessions }, sink: natsFiles, followed }: Awaited<ReturnType<typeof load>>,
+  { client, servers, natsFiles, followed }: Awaited<ReturnType<typeof loadExportFiles>>,
 ) => {
   const { name } = config;
+  const { sessions } = servers;
   const database = connectDatabase({ ...sessions, ...connection });
   const stopping = new AbortController();
   const metrics = createExportMetrics();
@@ -199,7 +200,7 @@ export const exportCommand = (args: readonly string[]): Promise<number> =>
     {
       usage,
       parse: parseExportConfig,
-      load,
+      load: loadExportFiles,
       serve,
       commands: {
         "dead-letters": printDeadLetters,

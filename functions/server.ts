@@ -330,7 +330,7 @@ export const runServer = (
  * Loads the files that the configuration names, except those of the directory, which each sync reads again. Throws one `ConfigError` with
  * every fault. Uses no network.
  */
-const loadCoreFiles = async (config: CoreConfig, log: Log) => {
+export const loadCoreFiles = async (config: CoreConfig, log: Log) => {
   const { chat, ingest } = config;
   const cryptography = createNodeCryptography();
   const tools = { cryptography, clock: systemClock, log };

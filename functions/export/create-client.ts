@@ -1,7 +1,7 @@
 import { createSecureContext } from "node:tls";
 import type { Clock } from "#kit/clock.ts";
 import type { ExportConfig } from "../config/export-config.ts";
-import { readKeyFile, readTrustedFile, withConfigError } from "../node/config-files.ts";
+import { readCertificates, readKeyFile, withConfigError } from "../node/config-files.ts";
 import { loadFiles, type ReloadedFiles, type ReloadOptions } from "../node/reload-files.ts";
 import type { OtlpClient, OtlpClientOptions } from "./otlp-client.ts";
 import { createOtlpGrpcClient } from "./otlp-grpc.ts";
@@ -88,16 +88,11 @@ const readTls = async ({
   const ca =
     caFile === null
       ? undefined
-      : await withConfigError("SVC_EXPORT_CA_FILE", () => {
-          const pem = readTrustedFile(caFile);
-          createSecureContext({ ca: pem });
-          if (!pem.includes("-----BEGIN CERTIFICATE-----"))
-            throw new Error("holds no certificate in PEM");
-          return pem;
-        });
+      : await withConfigError("SVC_EXPORT_CA_FILE", () => readCertificates(caFile).pem);
   if (clientCertificate === null) return ca === undefined ? {} : { ca };
-  const cert = await withConfigError("SVC_EXPORT_CLIENT_CERT_FILE", () =>
-    readTrustedFile(clientCertificate.certFile),
+  const cert = await withConfigError(
+    "SVC_EXPORT_CLIENT_CERT_FILE",
+    () => readCertificates(clientCertificate.certFile).pem,
   );
   const key = await withConfigError("SVC_EXPORT_CLIENT_KEY_FILE", () => {
     const pem = readKeyFile(clientCertificate.keyFile);

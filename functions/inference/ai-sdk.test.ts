@@ -196,3 +196,31 @@ it.each([
     expect(fetched.mock.calls[0]?.[1]?.redirect).toBe("manual");
   },
 );
+
+it("sends the newest key, which its file may have replaced", async () => {
+  const keys: (string | null)[] = [];
+  vi.stubGlobal("fetch", async (_input: unknown, init?: RequestInit) => {
+    keys.push(new Headers(init?.headers).get("authorization"));
+    return new Response(null, { status: 400 });
+  });
+  const apiKey = new Secret("sk-old");
+  const model = await createInference(
+    { provider: "openai", model: "fake-model", apiKey, baseUrl: null },
+    { clock: createTestClock(), entropy: createSeededEntropy(), log: createTestLog() },
+  );
+  const ask = () =>
+    model
+      .stream({
+        system: "",
+        messages: [{ role: "user", text: "hello" }],
+        tools: [],
+        signal: new AbortController().signal,
+      })
+      [Symbol.asyncIterator]()
+      .next();
+  await expect(ask()).rejects.toThrow(Problem);
+  apiKey.replaceBy(new Secret("sk-new"));
+  await expect(ask()).rejects.toThrow(Problem);
+  vi.unstubAllGlobals();
+  expect(keys).toEqual(["Bearer sk-old", "Bearer sk-new"]);
+});

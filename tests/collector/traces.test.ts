@@ -1,11 +1,15 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { createCollectorTracer } from "#collector/commands/create-collector-tracer.ts";
 import { createOtlpSource, type OtlpSource } from "#collector/sources/otlp/otlp-source.ts";
 import { createTracer } from "#kit/tracing/create-tracer.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import { createTestCollectorEnv } from "../fakes/collector-env.ts";
 import { peerError } from "../fakes/ingest-peer.ts";
 import { runCollector } from "../support/collector-command.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { exportByGrpc, traceRequest } from "../support/otlp.ts";
 import { createRunningCollector } from "../support/running-collector.ts";
 import { type SpanReceiver, startSpanReceiver } from "../support/span-receiver.ts";
@@ -167,4 +171,25 @@ it.each([
   const { code, err } = await runCollector(["run", "--config", host.config], env);
   expect([code, err]).toEqual([78, expect.stringContaining(fault)]);
   expect(err).not.toContain("secret");
+});
+
+it.each([
+  ["api-key=new", "new"],
+  ["nonsense", "old"],
+])("a collector reads SVC_TRACES_HEADERS_FILE for each batch: %s", async (contents, sent) => {
+  const path = join(newFolder(), "headers");
+  writeFileSync(path, "api-key=old");
+  const tracer = await createCollectorTracer({
+    hostname: "host.test",
+    variables: {
+      SVC_TRACES_URL: receiver.url,
+      SVC_TRACES_HEADERS_FILE: path,
+      SVC_TRACES_SAMPLE_PERCENT: "100",
+    },
+  });
+  receiver.headers.splice(0);
+  writeFileSync(path, contents);
+  tracer.begin({ name: "work", kind: "internal" })?.end();
+  await tracer.close();
+  expect(receiver.headers.map((headers) => headers["api-key"])).toEqual([sent]);
 });

@@ -1,7 +1,7 @@
 import { chmodSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, expect, it } from "vitest";
-import { parseCoreConfig } from "#functions/config/core-config.ts";
+import { type CoreConfig, parseCoreConfig } from "#functions/config/core-config.ts";
 import { coreEnvironment } from "#scripts/lab/core-environment.ts";
 import { createTestLog, type TestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
@@ -65,4 +65,54 @@ it("uses changed receivers of watches; keeps the old ones, and quotes no secret,
   await check();
   expect([names(), fault()]).toEqual([["day"], undefined]);
   expect(log.text()).not.toContain(secret);
+});
+
+/** Of each variable: an old and a new content, and how the config has it. */
+const values: readonly [
+  variable: string,
+  contents: readonly [string, string],
+  read: (config: CoreConfig) => unknown,
+  more?: Record<string, string>,
+][] = [
+  ["SVC_OPS_BEARER_TOKEN", ["old", "new"], ({ ops }) => ops.bearerToken?.reveal()],
+  [
+    "SVC_LICENSE",
+    ["old", "new"],
+    ({ license }) => license?.token.reveal(),
+    { SVC_LICENSE_PUBLIC_KEY_FILE: "/key.pem" },
+  ],
+  [
+    "SVC_DIRECTORY_SCIM_TOKEN",
+    ["o".repeat(32), "n".repeat(32)],
+    ({ directory: { provider } }) => provider.kind === "scim" && provider.tokens.reveal().join(),
+    {
+      SVC_DIRECTORY_PROVIDER: "scim",
+      SVC_DIRECTORY_DELEGATE_EMAIL: "",
+      SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "",
+    },
+  ],
+  [
+    "SVC_INFERENCE_API_KEY",
+    ["old", "new"],
+    ({ chat }) => chat?.inference.provider === "openai" && chat.inference.apiKey.reveal(),
+    { SVC_INFERENCE_CHAT_MODEL: "m", SVC_INFERENCE_PROVIDER: "openai" },
+  ],
+];
+
+it.each(values)("takes a new %s from its file", async (variable, [before, after], read, more) => {
+  const { config, check, fault } = await follow(variable, before, more);
+  expect(read(config)).toBe(before);
+  put(variable, `${after}\n`);
+  await check();
+  expect([read(config), fault()]).toEqual([after, undefined]);
+});
+
+it("takes a new issuer of workloads, and drops one that its file no longer has", async () => {
+  const issuers = (name: string) => `issuers: [{ issuer: "https://${name}.test", audience: core }]`;
+  const { config, check } = await follow("SVC_WORKLOAD_ISSUERS", issuers("old"));
+  const names = () => config.workloadIssuers().map(({ issuer }) => issuer);
+  expect(names()).toEqual(["https://old.test"]);
+  put("SVC_WORKLOAD_ISSUERS", issuers("new"));
+  await check();
+  expect(names()).toEqual(["https://new.test"]);
 });

@@ -25,17 +25,7 @@ export const createPasswordCommand = (
   log: CommandSettings["log"],
   clock: Pick<Clock, "monotonic" | "sleep"> = systemClock,
 ): PasswordCommand => {
-  const program = createCommand({
-    command,
-    name: "command",
-    Fault: PasswordFault,
-    log,
-    clock,
-    timeoutMs,
-    concurrency: 1,
-  });
-  const fault = program.fault();
-  if (fault !== undefined) throw variableFault("SVC_DATABASE_PASSWORD_COMMAND", fault);
+  const program = createProgram({ command, log, clock });
   let running: Promise<string> | undefined;
   let kept = Promise.resolve("");
   let keptUntil = Number.NEGATIVE_INFINITY;
@@ -69,4 +59,14 @@ const readPassword = (output: Uint8Array): string => {
   const text = new TextDecoder().decode(output).replace(/\r?\n$/, "");
   if (/^[^\p{Cc}\ufffd]+$/u.test(text)) return text;
   throw new PasswordFault("the command did not print one line of text");
+};
+
+const createProgram = (settings: Pick<CommandSettings, "command" | "log" | "clock">) => {
+  const limits = { timeoutMs, concurrency: 1 };
+  try {
+    return createCommand({ ...settings, ...limits, name: "command", Fault: PasswordFault });
+  } catch (cause) {
+    if (!(cause instanceof PasswordFault)) throw cause;
+    throw variableFault("SVC_DATABASE_PASSWORD_COMMAND", cause.reason);
+  }
 };

@@ -5,8 +5,11 @@ export class PasswordFault extends Error {
   override readonly name = "PasswordFault";
   readonly code = "PASSWORD_UNAVAILABLE";
 
+  readonly reason: string;
+
   constructor(reason: string, options?: ErrorOptions) {
     super(`needs the password of SVC_DATABASE_PASSWORD_COMMAND: ${reason}`, options);
+    this.reason = reason;
   }
 }
 
