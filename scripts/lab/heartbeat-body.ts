@@ -1,3 +1,5 @@
+import { dayMs } from "#kit/clock.ts";
+
 /**
  * Returns the body of a heartbeat of a healthy collector at `now`, without its proof; `over` replaces fields. It started at midnight, so that
  * its reports repeat, as those of a working host do.
@@ -13,7 +15,7 @@ export const heartbeatBody = (
     commit: "0123abc",
     hostname: "web-1",
     platform: "linux/amd64",
-    started_at: new Date(now - (now % 86_400_000)).toISOString(),
+    started_at: new Date(now - (now % dayMs)).toISOString(),
   },
   config: { valid: true, errors: [], running_config_hash: "a".repeat(64) },
   queue: {

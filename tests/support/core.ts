@@ -81,8 +81,8 @@ export interface AskAs {
   read<Body = Record<string, unknown>>(path: string): Promise<Body>;
 }
 
-/** A core on a database of its own, with a clock and entropy that the test controls. */
-export interface TestCore {
+/** A core, and what it was built from: the test controls its clock and entropy. */
+interface CoreParts {
   core: Core;
   config: CoreConfig;
   db: Database;
@@ -93,14 +93,31 @@ export interface TestCore {
   observations: readonly Observation[];
   /** The enrollment CA that the core signs with. */
   ca: TestCa;
-  people: typeof people;
   /** Its `routes` are the router's own list. */
   app: ReturnType<typeof createApp>;
   routes: readonly Route[];
+}
+
+/** The ways to call a core. */
+interface CoreCallers {
   api: Api;
   admin: AskAs;
   auditor: AskAs;
   reader: AskAs;
+  /** The app itself, for requests that `api` cannot express. */
+  fetch(
+    request: Request,
+    call?: Pick<Call, "from" | "certificate" | "listener">,
+  ): Promise<Response>;
+  people: typeof people;
+  /** A bridge token for a seeded person; `claims` replace the usual ones. */
+  bridgeToken(name: PersonName, claims?: Readonly<Record<string, unknown>>): Promise<string>;
+  /** The caller that web is when it acts as itself. */
+  asWeb(): Promise<{ bearer: string }>;
+}
+
+/** A core on a database of its own, how to call it, and what tests often do with it. */
+export interface TestCore extends CoreParts, CoreCallers {
   /** Seeds so many hosts, as they are now. */
   seedFleet(count: number): Promise<void>;
   /** Returns the health report of a query, as an auditor reads it. */
@@ -111,15 +128,6 @@ export interface TestCore {
   events(query?: string): Promise<AuditEventView[]>;
   /** Returns the newest audit event of a query. Events of one millisecond have no order, so the next one is of a later one. */
   lastEvent(query?: string): Promise<AuditEventView | undefined>;
-  /** The app itself, for requests that `api` cannot express. */
-  fetch(
-    request: Request,
-    call?: Pick<Call, "from" | "certificate" | "listener">,
-  ): Promise<Response>;
-  /** A bridge token for a seeded person; `claims` replace the usual ones. */
-  bridgeToken(name: PersonName, claims?: Readonly<Record<string, unknown>>): Promise<string>;
-  /** The caller that web is when it acts as itself. */
-  asWeb(): Promise<{ bearer: string }>;
   /** Drops the database. */
   close(): Promise<void>;
 }
