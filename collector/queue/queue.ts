@@ -11,7 +11,7 @@
  * - Each session with core has an id of its own, on disk before it is sent. `sentThrough` is never below a sequence that was sent: what
  *   was stored since the last start of a process that core has answered was not.
  *
- * The story of a record (the files are in format.ts):
+ * The life of a record (the files are in format.ts):
  * 1. `append`: it fits beside what is stored and admitted, or waits for room, or is dropped and counted (`dropNewestOnFull`).
  * 2. `flush`: what was admitted becomes one transaction, and its fsync: a crash before its end leaves nothing, and nobody was answered.
  * 3. The watermark is written without a sync, the calls resolve, readers that wait are woken and read, any number of times.

@@ -66,8 +66,8 @@ export const superviseCollector = async (
   try {
     for (;;) {
       try {
-        const isTrial = lastStarted !== undefined && lastStarted !== state.loaded;
-        const next = await runWithQueue(options, state, signal, isTrial, () => {
+        const isPendingPromotion = lastStarted !== undefined && lastStarted !== state.loaded;
+        const next = await runWithQueue(options, state, signal, isPendingPromotion, () => {
           lastStarted = state.loaded;
         });
         if (next === undefined) return;
@@ -89,7 +89,7 @@ const runWithQueue = async (
   options: SupervisorOptions,
   state: RunState,
   signal: AbortSignal,
-  isTrial: boolean,
+  isPendingPromotion: boolean,
   onStarted: () => void,
 ): Promise<UsableConfig | undefined> => {
   const { env, log, tracer } = options;
@@ -97,7 +97,7 @@ const runWithQueue = async (
   const keeping = new AbortController();
   const { queue, usable } = openOrStandIn(
     () => openQueue(settings),
-    { ...options, settings, isTrial },
+    { ...options, settings, isPendingPromotion },
     keeping.signal,
   );
   const sources = createSourceSet((config) =>
@@ -147,7 +147,7 @@ const runWithQueue = async (
     const session = await openSession(options, { state, queue, sources, conditions, usable });
     running = { state, queue, sources, session, conditions };
     const configs = sourceSettings(state.loaded).filter(canRun(usable));
-    await sources.apply(configs, { retries: !isTrial });
+    await sources.apply(configs, { retries: !isPendingPromotion });
     state.effectiveHash = state.loaded.runningConfigHash;
     socket = await serveStatus(state.loaded.config.buffer.dir, compose, log);
     onStarted();
@@ -213,16 +213,19 @@ const openOrStandIn = (
   open: () => Queue,
   {
     settings,
-    isTrial,
+    isPendingPromotion,
     env,
     log,
-  }: Pick<SupervisorOptions, "env" | "log"> & { settings: QueueOptions; isTrial: boolean },
+  }: Pick<SupervisorOptions, "env" | "log"> & {
+    settings: QueueOptions;
+    isPendingPromotion: boolean;
+  },
   signal: AbortSignal,
 ): { queue: Queue; usable?: AbortSignal } => {
   try {
     return { queue: open() };
   } catch (error) {
-    if (isTrial || !isDiskUnwritable(error)) throw error;
+    if (isPendingPromotion || !isDiskUnwritable(error)) throw error;
     log.error(
       { err: error, path: settings.dir },
       "the queue cannot be opened; nothing is stored until it can",
