@@ -132,6 +132,11 @@ describe("a proxy that does not do its work is named", () => {
       "answers CONNECT localhost:PORT with HTTP 403",
     ],
     [
+      "401",
+      { answer: "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n" },
+      "demands credentials (HTTP 401): set proxy.credentials_file",
+    ],
+    [
       "HTML",
       { answer: "HTTP/1.1 200 OK\r\n\r\n<html></html>" },
       "answers CONNECT localhost:PORT with HTTP 200 and more",

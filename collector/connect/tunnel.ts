@@ -86,10 +86,11 @@ const requestTunnel = async (
     "connect",
     { signal },
   )) as never;
-  if (statusCode === 407)
+  // tinyproxy rejects wrong credentials with 401.
+  if (statusCode === 407 || statusCode === 401)
     return credentials === undefined
-      ? "demands credentials (HTTP 407): set proxy.credentials_file"
-      : "rejects these credentials (HTTP 407): correct proxy.credentials_file";
+      ? `demands credentials (HTTP ${statusCode}): set proxy.credentials_file`
+      : `rejects these credentials (HTTP ${statusCode}): correct proxy.credentials_file`;
   if (statusCode < 200 || statusCode > 299)
     return `answers CONNECT ${authority} with HTTP ${statusCode}`;
   // A TLS server sends nothing before its client has.
