@@ -33,7 +33,7 @@ export const openTls = async (
     signal.throwIfAborted();
     if (proxy === undefined || !isForeign(cause)) throw cause;
     throw new ProxyError(
-      `the proxy ${proxyName(proxy)} answers for core with its own certificate (${(cause as Error).message.split(";")[0]}): core knows hosts by their certificates; except ${settings.host} from inspection`,
+      `the proxy ${proxyName(proxy)} answers for core with its own certificate (${(cause as Error).message.split(";")[0]}): core knows hosts by their certificates; except ${settings.host} from inspection, or compare the CA bundle`,
       { cause, code: "server_untrusted" },
     );
   }
