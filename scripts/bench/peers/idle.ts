@@ -1,11 +1,13 @@
-import { readdir, stat } from "node:fs/promises";
+import { mkdir, readdir, rename, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { bundlePrograms, programPaths } from "#scripts/bundle/bundle-programs.ts";
 import { findPorts } from "#scripts/ports.ts";
 import {
+  type BenchSink,
   idleSources,
   measureIdle,
   startSink,
+  waitForEnvelopes,
   withCollector,
   withFolder,
 } from "../collector/collector-run.ts";
@@ -16,6 +18,39 @@ import type { PairContext } from "./pairs.ts";
 import { otelcolNames } from "./peer-goals.ts";
 
 const settleMs = 2_000;
+
+/** The side with many followed files. */
+export const manyFilesName = "svc-collector, 5,000 files";
+const directories = 100;
+const filesOfDirectory = 50;
+/** All of them are watched after 45 s; each minute, directories that are not are read again. */
+const filesTimes = { settleMs: 45_000, seconds: 60 };
+const rotations = 10;
+
+/** Returns the most milliseconds after which the sink has a line of a file that has replaced another one. */
+const measureRotations = async (folder: string, sink: BenchSink): Promise<number> => {
+  let slowest = 0;
+  for (let directory = 0; directory < rotations; directory++) {
+    const path = join(folder, `${directory}`, "0.log");
+    const before = await sink.received();
+    const startedAt = performance.now();
+    await rename(path, `${path}.1`);
+    await writeFile(path, "the first line after a rotation\n");
+    await waitForEnvelopes(sink, before + 1);
+    slowest = Math.max(slowest, performance.now() - startedAt);
+  }
+  return slowest;
+};
+
+/** Writes the files. */
+const writeLogs = async (folder: string) => {
+  for (let directory = 0; directory < directories; directory++) {
+    const path = join(folder, `${directory}`);
+    await mkdir(path);
+    for (let file = 0; file < filesOfDirectory; file++)
+      await writeFile(join(path, `${file}.log`), `line of ${directory}/${file}\n`);
+  }
+};
 
 /** An agent with OTLP over gRPC and HTTP and a file source, to which nothing is sent: ready, idle, installed. */
 export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
@@ -44,6 +79,23 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
           return withCollector(sink, idleSources(folder), ({ pid }) =>
             measure(startedAt, pid, nodeMb + bundleMb),
           );
+        }),
+    },
+    {
+      name: manyFilesName,
+      kind: "ours",
+      guarantees: "follows them; nobody writes to them",
+      measure: () =>
+        withFolder(async (folder) => {
+          await writeLogs(folder);
+          const before = await sink.received();
+          const source = `  - {type: file, include: ["${join(folder, "*/*.log")}"], start_at: beginning}`;
+          return withCollector(sink, source, async ({ pid }) => {
+            await waitForEnvelopes(sink, before + directories * filesOfDirectory);
+            const { cpuPercent, mb } = await measureIdle(pid, filesTimes);
+            const rotatedMs = await measureRotations(folder, sink);
+            return { cpu_percent: cpuPercent, idle_mb: mb, rotated_ms: rotatedMs };
+          });
         }),
     },
     {

@@ -11,7 +11,12 @@ import {
   withFolder,
   writeLines,
 } from "../collector/collector-run.ts";
-import { createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
+import {
+  type CorpusRecord,
+  createCorpus,
+  createSupply,
+  describeCorpus,
+} from "../support/corpus/corpus.ts";
 import { cpuSecondsOf, measureHere, memoryOf, startMeter } from "../support/processes.ts";
 import { type OtelcolQueue, startOtelcol } from "./otelcol.ts";
 import { type Pair, type PeerFigures, type Side, warmUpShare } from "./pair.ts";
@@ -20,26 +25,37 @@ import { otelcolNames } from "./peer-goals.ts";
 
 const linesPerSecond = 60_000;
 
-/** 1,000 lines of the corpus: read from a file, queued, compressed, sent over mutual TLS and acknowledged. */
-export const openLines = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
-  await bundlePrograms(undefined, ["svc-collector"]);
-  const lines = Math.round(seconds * linesPerSecond);
-  const warmUpLines = Math.round(lines * warmUpShare);
-  const records = await createCorpus({ mix: "lines" });
-  const ourSink = defer(await startSink());
+/** A program that reads `folder`/*.log and forwards to a sink. */
+interface LineReader {
+  readonly folder: string;
+  readonly pid: number;
+  readonly sink: BenchSink;
+}
 
-  /** Measures a program that reads `folder`/*.log and forwards to a sink. */
-  const measure = async (folder: string, pid: number, sink: BenchSink): Promise<PeerFigures> => {
+/** Prepares what measures programs by the lines of `records`, of which `isFirst` selects those that begin a record. */
+const prepareLines = (seconds: number, records: readonly CorpusRecord[]) => {
+  const lines = Math.round(seconds * linesPerSecond);
+  const measure = async (
+    { folder, pid, sink }: LineReader,
+    isFirst: (line: string) => boolean = () => true,
+  ): Promise<PeerFigures> => {
     const nextLine = createSupply(records);
     const deliver = async (name: string, count: number) => {
       const before = await sink.received();
-      await writeLines(join(folder, name), count, nextLine);
+      const path = join(folder, name);
+      let expected = 0;
+      await writeLines(path, count, () => {
+        const line = nextLine();
+        // The first line of a file continues nothing.
+        if (expected === 0 || isFirst(line.toString("latin1"))) expected += 1;
+        return line;
+      });
       const meter = startMeter(() => ({ agent: cpuSecondsOf(pid) }));
-      await rename(join(folder, name), join(folder, `${name}.log`));
-      await waitForEnvelopes(sink, before + count);
+      await rename(path, `${path}.log`);
+      await waitForEnvelopes(sink, before + expected);
       return meter();
     };
-    await deliver("warm-up", warmUpLines);
+    await deliver("warm-up", Math.round(lines * warmUpShare));
     const { cpu, seconds: elapsed } = await deliver("measured", lines);
     return {
       cpu_ms: (cpu.agent * 1e6) / lines,
@@ -47,17 +63,58 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
       peak_mb: memoryOf(pid).peakMb,
     };
   };
+  return { lines, measure };
+};
+
+/** Creates our side. `joins` are further keys of its source. */
+const createOurSide = (
+  sink: BenchSink,
+  measure: (reader: LineReader) => Promise<PeerFigures>,
+  { name, guarantees, joins = "" }: Pick<Side, "name" | "guarantees"> & { joins?: string },
+): Side => ({
+  name,
+  kind: "ours",
+  guarantees,
+  measure: () =>
+    withFolder((folder) => {
+      const source = `  - {type: file, include: ["${join(folder, "*.log")}"], start_at: beginning${joins}}`;
+      return withCollector(sink, source, ({ pid }) => measure({ folder, pid, sink }));
+    }),
+});
+
+/** 1,000 lines of a Java program, of which a seventh is of stack traces, joined to records and forwarded as `openLines` does. */
+export const openMultiline = async ({ seconds, defer }: PairContext): Promise<Pair> => {
+  await bundlePrograms(undefined, ["svc-collector"]);
+  const mixed = await createCorpus({ mix: "lines" });
+  const records = mixed.filter(({ payload }) =>
+    /^(?:\d{4}-|com\.|Caused by:|\t)/.test(Buffer.from(payload).toString()),
+  );
+  const sink = defer(await startSink());
+  const { measure } = prepareLines(seconds, records);
+  const side = (name: string, joins: string, first: RegExp) =>
+    createOurSide(sink, (reader) => measure(reader, (line) => first.test(line)), {
+      name,
+      guarantees: "as of lines",
+      joins: `, multiline: {${joins}}`,
+    });
+  const sides = [
+    side("preset", "preset: java", /^(?:\d|com\.)/),
+    side("pattern", "start_pattern: '^\\d{4}-\\d{2}-\\d{2} '", /^\d{4}-\d{2}-\d{2} /),
+  ];
+  return { work: "1,000 joined lines", sides, corpus: await describeCorpus(records, "lines") };
+};
+
+/** 1,000 lines of the corpus: read from a file, queued, compressed, sent over mutual TLS and acknowledged. */
+export const openLines = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
+  await bundlePrograms(undefined, ["svc-collector"]);
+  const records = await createCorpus({ mix: "lines" });
+  const ourSink = defer(await startSink());
+  const { lines, measure } = prepareLines(seconds, records);
   const sides: Side[] = [
-    {
+    createOurSide(ourSink, measure, {
       name: "svc-collector",
-      kind: "ours",
       guarantees: "position and lines synced together",
-      measure: () =>
-        withFolder((folder) => {
-          const source = `  - {type: file, include: ["${join(folder, "*.log")}"], start_at: beginning}`;
-          return withCollector(ourSink, source, ({ pid }) => measure(folder, pid, ourSink));
-        }),
-    },
+    }),
     {
       name: "node:sqlite, gzip",
       kind: "floor",
@@ -80,7 +137,7 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
           const receivers = `  filelog: {include: ["${join(logs, "*.log")}"], start_at: beginning${storage}}`;
           const source = { receivers, pipelines: { logs: "filelog" } };
           await using running = await startOtelcol(program, folder, theirSink, { queue, source });
-          return await measure(logs, running.pid, theirSink);
+          return await measure({ folder: logs, pid: running.pid, sink: theirSink });
         }),
     });
     sides.push(

@@ -18,6 +18,7 @@ export type OpenPair = (context: PairContext) => Promise<Pair>;
 export const pairs = {
   spans: async () => (await import("./spans.ts")).openSpans,
   lines: async () => (await import("./lines.ts")).openLines,
+  multiline: async () => (await import("./lines.ts")).openMultiline,
   idle: async () => (await import("./idle.ts")).openIdle,
   certificates: async () => (await import("./certificates.ts")).openCertificates,
   heartbeats: async () => (await import("./heartbeats.ts")).openHeartbeats,

@@ -24,6 +24,7 @@ const { "synced-file": synced, memory: batch } = otelcolNames;
 export const peerGoals: Readonly<Record<PairName, readonly PairGoal[]>> = {
   spans: [beside(0.5, synced, "cpu_ms"), beside(1, batch, "cpu_ms")],
   lines: [beside(0.5, synced, "cpu_ms"), beside(1, batch, "cpu_ms")],
+  multiline: [],
   idle: [
     beside(1, synced, "cpu_percent"),
     { ...atMost(0.2, "%", "CPU"), figure: "cpu_percent" },

@@ -81,11 +81,16 @@ export const benchGoals = {
   collector: {
     spans_ms: atMost(2.6, "ms", "CPU for 1,000 spans: received, durable, forwarded, acknowledged"),
     spans: atLeast(120_000, "/s", "spans/s"),
-    lines_ms: atMost(2.6, "ms", "CPU for 1,000 lines"),
+    lines_ms: atMost(3.5, "ms", "CPU for 1,000 lines"),
     lines: atLeast(60_000, "/s", "lines/s"),
+    preset_ms: atMost(6, "ms", "CPU for 1,000 lines that a preset joins"),
+    pattern_ms: atMost(20, "ms", "CPU for 1,000 lines that a user's pattern joins"),
     loaded_mb: below(110, "MB", "memory under load"),
-    idle_mb: atMost(64, "MB", "memory when idle"),
+    idle_mb: atMost(71, "MB", "memory when idle"),
     idle_percent: atMost(0.2, "%", "CPU when idle"),
+    files_mb: atMost(95, "MB", "memory with 5,000 followed files, when idle"),
+    files_percent: atMost(0.5, "%", "CPU with 5,000 followed files, when idle"),
+    rotated_ms: atMost(1_000, "ms", "until a line behind a rotation of one has arrived"),
   },
   "sink-nats": {
     per_second: atLeast(150_000, "/s", "envelopes/s in JetStream as it ships, 64 queues"),
