@@ -5,17 +5,23 @@ import type { CodeUnit } from "./lines.ts";
 /** The name of an encoding in a config. */
 export type Encoding = Extract<SourceConfig, { type: "file" }>["encoding"];
 
-/** How the bytes of one file are read as text. */
-export interface Charset {
-  readonly unit: CodeUnit;
-  /** The length of the byte order mark at the start of the file. */
-  readonly markBytes: number;
+/** The conversions of an encoding. */
+interface Conversions {
   /** How many times as long a text may be as UTF-8. */
   readonly growth: number;
   /** Reports whether bytes are whole characters of the encoding. */
   isValid(bytes: Buffer): boolean;
+  /** Returns a part as a string, with U+FFFD for invalid bytes. */
+  text(bytes: Buffer, start: number, end: number): string;
   /** Returns a text as UTF-8, with U+FFFD for invalid bytes. */
   decode(bytes: Buffer): Buffer;
+}
+
+/** How the bytes of one file are read as text. */
+export interface Charset extends Conversions {
+  readonly unit: CodeUnit;
+  /** The length of the byte order mark at the start of the file. */
+  readonly markBytes: number;
 }
 
 const replacement = "\ufffd";
@@ -42,14 +48,18 @@ const isUtf16 = (encoding: Encoding): boolean => unitOf(encoding).bytes === 2;
 /** The two byte orders of UTF-16. */
 const utf16 = ["utf-16le", "utf-16be"] as const;
 
-/** Creates the charset of a file that begins with `start`. Its byte order mark decides between the two orders of UTF-16. */
-export const createCharset = (configured: Encoding, start: Buffer): Charset => {
-  const marked = utf16.find((order) => hasMark(start, order));
-  const encoding = isUtf16(configured) ? (marked ?? configured) : configured;
+const utf8: Conversions = {
+  growth: 1,
+  isValid: isUtf8,
+  text: (bytes, start, end) => bytes.toString("utf8", start, end),
+  decode: (bytes) => (isUtf8(bytes) ? bytes : Buffer.from(bytes.toString())),
+};
+
+const createConversions = (encoding: Encoding): Conversions => {
+  if (encoding === "utf-8") return utf8;
   const strict = new TextDecoder(encoding, { fatal: true, ignoreBOM: true });
   const lenient = new TextDecoder(encoding, { ignoreBOM: true });
   const isValid = (bytes: Buffer): boolean => {
-    if (encoding === "utf-8") return isUtf8(bytes);
     try {
       strict.decode(bytes);
       return true;
@@ -58,12 +68,21 @@ export const createCharset = (configured: Encoding, start: Buffer): Charset => {
     }
   };
   return {
+    growth: 3,
+    isValid,
+    text: (bytes, start, end) => lenient.decode(bytes.subarray(start, end)),
+    decode: (bytes) => Buffer.from(lenient.decode(bytes)),
+  };
+};
+
+/** Creates the charset of a file that begins with `start`. Its byte order mark decides between the two orders of UTF-16. */
+export const createCharset = (configured: Encoding, start: Buffer): Charset => {
+  const marked = utf16.find((order) => hasMark(start, order));
+  const encoding = isUtf16(configured) ? (marked ?? configured) : configured;
+  return {
+    ...createConversions(encoding),
     unit: unitOf(encoding),
     markBytes: hasMark(start, encoding) ? (marks[encoding]?.length ?? 0) : 0,
-    growth: encoding === "utf-8" ? 1 : 3,
-    isValid,
-    decode: (bytes) =>
-      encoding === "utf-8" && isUtf8(bytes) ? bytes : Buffer.from(lenient.decode(bytes)),
   };
 };
 

@@ -57,7 +57,8 @@ const createEnd = async ({
   }
   const { opens, continues } = tracePresets[preset ?? "java"];
   const endOfTrace = endBefore(continues);
-  return (lines, first) => (opens(lines.text(first)) ? endOfTrace(lines, first) : first + 1);
+  return (lines, first) =>
+    (opens?.(lines.text(first)) ?? true) ? endOfTrace(lines, first) : first + 1;
 };
 
 /** Creates what joins lines as the config says. */

@@ -58,7 +58,7 @@ const joined = (chunk: Buffer, from: number, options: RecordOptions, final: bool
   if (multiline === undefined) return found;
   return joinLines(found, {
     multiline,
-    text: (start, end) => charset.decode(chunk.subarray(start, end)).toString(),
+    text: (start, end) => charset.text(chunk, start, end),
     cutAt: isFull && isLargest ? chunk.length : undefined,
     isLast: (until !== "complete" && !isFull) || endsAtHole(chunk, found, charset.unit),
     admits,

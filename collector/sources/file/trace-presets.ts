@@ -11,8 +11,8 @@ export interface TextLines {
 
 /** Which lines are one record. */
 export interface TracePreset {
-  /** Whether a line may be the first of several. */
-  opens(line: string): boolean;
+  /** Whether a line may be the first of several; absent if any may. */
+  opens?(line: string): boolean;
   /** Whether the line at `index` continues the record of the line before; undefined if only a later line shows it. */
   continues(lines: TextLines, index: number): boolean | undefined;
 }
@@ -25,7 +25,6 @@ const startsWithAny = (line: string, prefixes: readonly string[]): boolean =>
 const javaPrefixes = ["Caused by:", "Suppressed:", "... "];
 
 const java: TracePreset = {
-  opens: () => true,
   continues: (lines, index) => {
     const line = lines.text(index);
     return isIndented(line) || startsWithAny(line, javaPrefixes);
@@ -35,7 +34,6 @@ const java: TracePreset = {
 const dotnetPrefixes = ["---> ", "--- End of "];
 
 const dotnet: TracePreset = {
-  opens: () => true,
   continues: (lines, index) => {
     const line = lines.text(index);
     const text = line.trimStart();
