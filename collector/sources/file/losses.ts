@@ -56,8 +56,9 @@ export const createLosses = ({
   /** Whether a tail's file was deleted and replaced, and none of the copies has what is unread of it. */
   const isGone = async (tail: Tail, copies: Placement["held"]): Promise<boolean> => {
     const { file, path, ahead } = tail;
+    if (isFound(tail)) return false;
     const isReplaced = tails.values().some((other) => other !== tail && other.path === path);
-    if (!isReplaced || isFound(tail)) return false;
+    if (!isReplaced) return false;
     const stat = await file.restat().catch(() => undefined);
     if (stat === undefined || stat.links > 0) return false;
     for (const copy of copies)
