@@ -6,7 +6,7 @@ import {
 } from "#collector/sources/file/multiline.ts";
 import { noPrint, type Position, parsePosition } from "#collector/sources/file/position.ts";
 import type { LogFile } from "#collector/sources/file/source-files.ts";
-import { createTail, type Tail } from "#collector/sources/file/tail.ts";
+import { createTailReader } from "#collector/sources/file/tail.ts";
 import { createTestClock } from "../fakes/clock.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { decodeRecords, encodeBlock, type StoredRecord } from "./queue.ts";
@@ -52,39 +52,31 @@ export const createMemoryTail = async ({
     restat: async () => stat(),
     close: async () => undefined,
   };
-  const open = (): Tail =>
-    createTail(
-      {
-        source: "file",
-        key: "1:1",
-        file,
-        partialAfterMs: 5_000,
-        encoding,
-        multiline: Promise.resolve(multiline),
+  const reader = createTailReader(
+    { source: "file", partialAfterMs: 5_000, encoding, multiline: Promise.resolve(multiline) },
+    {
+      append: async (batch, { checkpoints = [] } = {}) => {
+        if ("count" in batch && batch.count > 0)
+          records.push(...decodeRecords(encodeBlock(batch, records.length + 1).envelopes));
+        const position = parsePosition(checkpoints[0]?.value ?? "");
+        if (position !== null) saved = position;
+        return "stored";
       },
-      saved,
-      {
-        append: async (batch, { checkpoints = [] } = {}) => {
-          if ("count" in batch && batch.count > 0)
-            records.push(...decodeRecords(encodeBlock(batch, records.length + 1).envelopes));
-          const position = parsePosition(checkpoints[0]?.value ?? "");
-          if (position !== null) saved = position;
-          return "stored";
-        },
-        clock,
-        log: logged,
+      clock,
+      log: logged,
+    },
+    {
+      truncated: async () => undefined,
+      skipped: () => undefined,
+      replaced: (characters) => {
+        replaced += characters;
       },
-      {
-        truncated: async () => undefined,
-        skipped: () => undefined,
-        replaced: (characters) => {
-          replaced += characters;
-        },
-      },
-    );
+    },
+  );
+  const open = () => reader.open({ key: "1:1", file }, saved);
   let tail = open();
   const read = async () => {
-    while (await tail.step(buffer, signal));
+    while (await reader.step(tail, buffer, signal));
   };
   return {
     records,
@@ -105,7 +97,7 @@ export const createMemoryTail = async ({
       await clock.advance(ms);
       await read();
     },
-    finish: () => tail.finish(buffer, signal),
+    finish: () => reader.finish(tail, buffer, signal),
     texts: () => records.map(({ payload }) => new TextDecoder().decode(payload)),
     parts: () =>
       records.map(({ attributes }) => [attributes["file.part"], attributes["file.partial"]]),

@@ -1,7 +1,7 @@
 /*
- * Lets idle files be polled rarely. A directory in which nothing has been written for a while is watched by inotify, and its files are polled
- * at once when an event comes; then it is polled again, since events of a busy file would cost more than its polls. Only local file systems
- * are watched: others report no changes of other machines, and a watch of one that does not answer would stop the process.
+ * Lets idle files and their directories be polled rarely. A directory in which nothing has been written for a while is watched by inotify, and
+ * polled at once when an event comes; then it is polled again, since events of a busy file would cost more than its polls. Only local file
+ * systems are watched: others report no changes of other machines, and a watch of one that does not answer would stop the process.
  */
 import { type FSWatcher, watch } from "node:fs";
 import { errorCode } from "#kit/describe-error.ts";
@@ -14,6 +14,8 @@ export interface DirectoryWatch {
   reports(directory: string, type: string): boolean;
   /** Whether the watch of a directory was refused: the limit of the machine is reached. */
   isRefused(directory: string): boolean;
+  /** Since when every change in the directory has been reported, in monotonic time; undefined unless it is watched. */
+  since(directory: string): number | undefined;
   close(): void;
 }
 
@@ -25,18 +27,18 @@ const local = new Set(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overlay
 /** Whether directories on a file system of this type are watched. */
 export const isWatched = (type: string): boolean => local.has(type);
 
-/** Creates the watch. `changed` is called for a directory that must be polled again. */
+/** Creates the watch. `changed` is called for a directory that must be polled again, and told whether its names have changed. */
 export const createDirectoryWatch = (
   clock: { monotonic(): number },
-  changed: (directory: string) => void,
+  changed: (directory: string, hasOtherNames: boolean) => void,
   open: typeof watch = watch,
 ): DirectoryWatch => {
-  const watchers = new Map<string, FSWatcher>();
+  const watchers = new Map<string, { readonly watcher: FSWatcher; readonly since: number }>();
   const wroteAt = new Map<string, number>();
   const refused = new Set<string>();
 
   const end = (directory: string) => {
-    watchers.get(directory)?.close();
+    watchers.get(directory)?.watcher.close();
     watchers.delete(directory);
   };
 
@@ -47,12 +49,12 @@ export const createDirectoryWatch = (
 
   const begin = (directory: string) => {
     try {
-      const watcher = open(directory, { persistent: false }, () => {
+      const watcher = open(directory, { persistent: false }, (event) => {
         wrote(directory);
-        changed(directory);
+        changed(directory, event === "rename");
       });
       watcher.on("error", () => end(directory));
-      watchers.set(directory, watcher);
+      watchers.set(directory, { watcher, since: clock.monotonic() });
       refused.delete(directory);
     } catch (error) {
       if (["ENOSPC", "EMFILE"].includes(errorCode(error) ?? "")) refused.add(directory);
@@ -73,6 +75,7 @@ export const createDirectoryWatch = (
       return false;
     },
     isRefused: (directory) => refused.has(directory),
+    since: (directory) => watchers.get(directory)?.since,
     close: () => {
       for (const directory of watchers.keys()) end(directory);
     },

@@ -11,6 +11,7 @@ import type { Checkpoint } from "#collector/queue/record.ts";
 import { minuteMs } from "#kit/clock.ts";
 import type { FileRules, PositionedSourceDependencies } from "../source.ts";
 import type { Encoding } from "./charset.ts";
+import type { DirectoryWatch } from "./directory-watch.ts";
 import { type Candidate, createFileOpener, type FileOpener } from "./file-opener.ts";
 import { createHeldCopies } from "./held-copies.ts";
 import { findUnusedLedgers, type Ledgers, ledgerKey } from "./ledger.ts";
@@ -48,6 +49,7 @@ export interface FileSourceConfig extends FilePatterns {
 export interface DiscoveryDependencies
   extends Pick<PositionedSourceDependencies, "append" | "checkpoints" | "clock" | "log"> {
   files: SourceFiles;
+  watch: Pick<DirectoryWatch, "since">;
   ledgers: Ledgers;
   /** The followed files, by their keys. */
   tails: ReadonlyMap<string, Tail>;
@@ -86,11 +88,10 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
   /** Those that the last pass has not found, and whether nobody had looked for a while before. */
   let missed = new Map<string, boolean>();
 
-  const findUnfinished = () =>
-    findPositions(checkpoints(fileCheckpoints), (key, { path }) => !tails.has(key) && isOurs(path));
+  const findUnfinished = () => findPositions(checkpoints(fileCheckpoints), tails, isOurs);
 
   const copies = createHeldCopies(clock);
-  const directories = createDirectories(files, clock);
+  const directories = createDirectories(files, clock, dependencies.watch);
   const opener = createFileOpener({ source, rules }, { files, log }, dependencies.hasRoom);
   const shared = {
     ...dependencies,
@@ -198,7 +199,8 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
   const run = async () => {
     const cut = cuts.paths();
     const wasSettled = isSettled();
-    directories.beginPass();
+    // Events arrive late: a pass that has to decide on something looks for itself.
+    directories.beginPass(!wasSettled);
     const hasChanged = await patternFiles.beginPass();
     neighbours.beginPass(patternFiles.listed());
     const mayCopiesDiffer = await copies.mayDiffer();
@@ -323,15 +325,16 @@ const createPruning = (
   };
 };
 
-/** Returns the positions among the checkpoints that `isWanted` selects, by their keys. */
+/** Returns the positions among the checkpoints that nothing follows and whose paths `hasPath` selects, by their keys. */
 const findPositions = (
   checkpoints: ReadonlyMap<string, string>,
-  isWanted: (key: string, position: Position) => boolean,
+  followed: ReadonlyMap<string, unknown>,
+  hasPath: (path: string) => boolean,
 ): Map<string, Position> => {
   const found = new Map<string, Position>();
   for (const [key, value] of checkpoints) {
-    const position = isPositionKey(key) ? parsePosition(value) : null;
-    if (position !== null && isWanted(key, position)) found.set(key, position);
+    const position = isPositionKey(key) && !followed.has(key) ? parsePosition(value) : null;
+    if (position !== null && hasPath(position.path)) found.set(key, position);
   }
   return found;
 };

@@ -11,14 +11,21 @@ import { type Clock, minuteMs, rfc3339 } from "#kit/clock.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
 import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { PositionedSourceDependencies, Source, SourceDependencies } from "../source.ts";
+import { createDirectoryWatch } from "./directory-watch.ts";
 import { createDiscovery, type FileSourceConfig, isHung } from "./discovery.ts";
 import { createHeldFiles } from "./held-files.ts";
 import { createLedgers } from "./ledger.ts";
 import { createMultiline, type Multiline, type MultilineConfig } from "./multiline.ts";
 import type { Placed } from "./placement.ts";
-import { createReaders, type Followed, followedFile, whileRunning } from "./readers.ts";
+import {
+  createPause,
+  createReaders,
+  type Followed,
+  followedFile,
+  whileRunning,
+} from "./readers.ts";
 import type { SourceFiles } from "./source-files.ts";
-import { createTail, fileCheckpoints, type Tail, type TailReports } from "./tail.ts";
+import { createTailReader, fileCheckpoints, type Tail, type TailReports } from "./tail.ts";
 import { fileWarnings } from "./warnings.ts";
 
 /** The dependencies of a `file` source. */
@@ -45,7 +52,6 @@ export const createFileSource = (
   const tails = new Map<string, Tail>();
   const ledgers = createLedgers(() => dependencies.checkpoints(fileCheckpoints));
   const stopping = new AbortController();
-  const { signal } = stopping;
   const counts = { lines: 0, dropped: 0, failures: 0, nul_bytes: 0, invalid_characters: 0 };
   const fault = createReportedFault("source_failed", clock, `${name}: `);
   const waiting = createWaiting(clock);
@@ -56,26 +62,20 @@ export const createFileSource = (
   const follow = ({ key, file, position, kind }: Placed) => {
     const { path, offset } = position;
     log.info({ source: name, path, file: file.realPath, kind, offset }, "following a file");
-    const tail = createTail(
-      {
-        source: name,
-        key,
-        file,
-        partialAfterMs: config.partialAfterMs ?? partialAfterMs,
-        encoding: config.encoding ?? "utf-8",
-        multiline,
-      },
-      position,
-      { append: storing.append, clock, log },
-      { truncated: discovery.truncated, ...createReports(name, counts, log) },
-    );
+    const tail = reader.open({ key, file }, position);
     held.unpark(key);
     tails.set(key, tail);
     followed.set(key, followedFile(tail, kind));
-    readers.begin(file.mount.mountpoint);
+    readers.begin(tail);
   };
 
-  const shared = { ...dependencies, tails, ledgers, signal };
+  const pause = createPause(clock, stopping.signal);
+  const watch = createDirectoryWatch(clock, (directory, hasOtherNames) => {
+    readers.poll(directory);
+    if (hasOtherNames) pause.end();
+  });
+
+  const shared = { ...dependencies, tails, ledgers, watch, fault, signal: stopping.signal };
   const discovery = createDiscovery(config, {
     ...shared,
     follow,
@@ -85,7 +85,10 @@ export const createFileSource = (
     isParked: (stat) => held.isParked(stat),
   });
 
-  const held = createHeldFiles(config, followed, { ...shared, discovery });
+  const reports = { truncated: discovery.truncated, ...createReports(name, counts, log) };
+  const reading = { ...tailDefaults, ...config, source: name, multiline };
+  const reader = createTailReader(reading, { ...dependencies, ...storing }, reports);
+  const held = createHeldFiles(config, followed, { ...shared, discovery, reader });
 
   /** Reports a failure, once for all files that fail alike: a full disk would get a line of each. A mount that hangs reports itself. */
   const report = (error: unknown, path: string | undefined, reported: Set<string>) => {
@@ -99,19 +102,18 @@ export const createFileSource = (
   };
 
   const readers = createReaders(followed, {
+    ...shared,
     ...discovery,
-    clock,
-    signal,
+    ...reader,
     finish: async (tail, buffer) => {
-      if (await tail.finish(buffer, signal)) await held.end(tail);
+      if (await reader.finish(tail, buffer, stopping.signal)) await held.end(tail);
     },
     report,
-    fault,
   });
 
   const discover = async () => {
-    await whileRunning(signal, async () => {
-      await clock.sleep(discoveryMs, signal);
+    await whileRunning(stopping.signal, async () => {
+      await pause.wait(discoveryMs);
       try {
         await discovery.run();
         const files = discovery.counters().waiting;
@@ -120,7 +122,7 @@ export const createFileSource = (
         await held.freeSpace();
         if (storing.waitedMs() >= lookMs) await saveSizes();
       } catch (error) {
-        signal.throwIfAborted();
+        stopping.signal.throwIfAborted();
         report(error, undefined, new Set());
       }
     });
@@ -130,8 +132,8 @@ export const createFileSource = (
   const saveSizes = async () => {
     const checkpoints: Checkpoint[] = [];
     for (const { tail, isInUse } of followed.values()) {
-      if (isInUse || !(await tail.look().catch(() => false))) continue;
-      checkpoints.push(tail.checkpoint());
+      if (isInUse || !(await reader.look(tail).catch(() => false))) continue;
+      checkpoints.push(reader.checkpoint(tail));
     }
     if (checkpoints.length > 0) await dependencies.append([], { checkpoints });
   };
@@ -150,11 +152,12 @@ export const createFileSource = (
     stop: async () => {
       stopping.abort(new Error("the source is stopping"));
       await Promise.all([running, readers.ended()]);
+      watch.close();
       await saveSizes().catch((error: unknown) =>
         log.warn({ err: error, source: name }, "the sizes of files could not be saved"),
       );
       await discovery.close();
-      for (const tail of tails.values()) await tail.close().catch(() => undefined);
+      for (const tail of tails.values()) await tail.file.close().catch(() => undefined);
       tails.clear();
       followed.clear();
     },
@@ -168,9 +171,9 @@ export const createFileSource = (
   };
 };
 
-/** The most files that a source has open, and how long a line may lack its end, unless the config says otherwise. */
+/** What holds unless the config says otherwise: the most files that are open, and how these are read. */
 const openFilesMax = 10_000;
-const partialAfterMs = 5_000;
+const tailDefaults = { partialAfterMs: 5_000, encoding: "utf-8" } as const;
 
 const openMultiline = async (config: MultilineConfig | undefined): Promise<Multiline | undefined> =>
   config && createMultiline(config);

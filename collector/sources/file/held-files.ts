@@ -6,12 +6,13 @@ import { generationAt, type Ledgers } from "./ledger.ts";
 import { fileKey } from "./position.ts";
 import type { Followed } from "./readers.ts";
 import type { FileStat } from "./source-files.ts";
-import { fileCheckpoints, type Tail } from "./tail.ts";
+import { fileCheckpoints, type Tail, type TailReader } from "./tail.ts";
 
 interface Dependencies extends Pick<PositionedSourceDependencies, "append" | "log"> {
   readonly tails: Map<string, Tail>;
   readonly ledgers: Ledgers;
   readonly discovery: Pick<Discovery, "isFound" | "store" | "expectUnfinished">;
+  readonly reader: Pick<TailReader, "look" | "checkpoint">;
   readonly signal: AbortSignal;
 }
 
@@ -19,7 +20,7 @@ interface Dependencies extends Pick<PositionedSourceDependencies, "append" | "lo
 export const createHeldFiles = (
   { name: source = "file", maxHeldMb = 1_024 }: FileSourceConfig,
   followed: Map<string, Followed>,
-  { tails, ledgers, discovery, append, log, signal }: Dependencies,
+  { tails, ledgers, discovery, reader, append, log, signal }: Dependencies,
 ) => {
   const { isFound } = discovery;
   const parked = new Map<string, Pick<FileStat, "size" | "mtimeMs">>();
@@ -28,7 +29,7 @@ export const createHeldFiles = (
   const unfollow = async (tail: Tail) => {
     followed.delete(tail.key);
     tails.delete(tail.key);
-    await tail.close();
+    await tail.file.close();
   };
 
   const end = async (tail: Tail) => {
@@ -44,11 +45,11 @@ export const createHeldFiles = (
   };
 
   const closeDeleted = async ({ tail }: Followed) => {
-    await tail.look();
+    await reader.look(tail);
     const bytes = tail.size - tail.position.offset;
     if (bytes === 0) return await end(tail);
     // What nothing continues is a gap.
-    await append([], { checkpoints: [tail.checkpoint()], signal });
+    await append([], { checkpoints: [reader.checkpoint(tail)], signal });
     await unfollow(tail);
     discovery.expectUnfinished();
     givenUp += 1;

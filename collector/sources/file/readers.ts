@@ -3,13 +3,15 @@ import { dirname } from "node:path";
 import { QueueClosedError } from "#collector/queue/errors.ts";
 import { type Clock, minuteMs } from "#kit/clock.ts";
 import type { SourceWarning } from "../source.ts";
-import { createDirectoryWatch, isWatched } from "./directory-watch.ts";
+import { type DirectoryWatch, isWatched } from "./directory-watch.ts";
 import type { FollowedKind } from "./placement.ts";
-import { type Tail, tailReadBytes } from "./tail.ts";
+import { type Tail, type TailReader, tailReadBytes } from "./tail.ts";
 import { warningOf } from "./warnings.ts";
 
 /** The poll interval: short after a read, longer while nothing changes, so that an idle host stays idle. */
 const pollMs = { least: 100, most: 1_000, watched: 30_000 };
+/** So many files are polled at these intervals; more of them at longer ones, so that all of them cost no more. */
+const filesOfInterval = 1_000;
 const retryMs = 1_000;
 /** How long a rotated file, which no pattern matches any more, stays open for a writer that still uses it. */
 const rotatedIdleMs = 5 * minuteMs;
@@ -41,6 +43,9 @@ export const followedFile = (tail: Tail, kind: FollowedKind): Followed => ({
 interface Dependencies {
   readonly clock: Pick<Clock, "monotonic" | "sleep">;
   readonly signal: AbortSignal;
+  readonly watch: DirectoryWatch;
+  /** Reads and stores the next lines of a file; false if there was nothing to read. */
+  step: TailReader["step"];
   /** Whether something of this file may be stored. */
   mayRead(tail: Tail): boolean;
   /** Whether a pattern finds the file under its path. */
@@ -56,12 +61,11 @@ interface Dependencies {
 /** Creates the loops that read `followed`. */
 export const createReaders = (
   followed: ReadonlyMap<string, Followed>,
-  { clock, signal, mayRead, isFound, finish, report, fault }: Dependencies,
+  { clock, signal, watch, step, mayRead, isFound, finish, report, fault }: Dependencies,
 ) => {
-  const loops = new Map<string, Promise<void>>();
-  const watch = createDirectoryWatch(clock, (directory) => {
-    for (const file of followed.values()) if (file.directory === directory) file.dueAt = 0;
-  });
+  const loops = new Map<string, { readonly ended: Promise<void>; readonly pause: Pause }>();
+
+  const stretch = () => Math.max(1, followed.size / filesOfInterval);
 
   const hasEnded = ({ tail, kind }: Followed): boolean =>
     kind === "complete"
@@ -71,7 +75,7 @@ export const createReaders = (
   /** Reads the next lines of a file, and decides when it is read again. Returns whether it had some. */
   const readNext = async (file: Followed, buffer: Buffer): Promise<boolean> => {
     const { tail, directory } = file;
-    if (await tail.step(buffer, signal)) {
+    if (await step(tail, buffer, signal)) {
       watch.wrote(directory);
       file.pauseMs = pollMs.least;
       return true;
@@ -81,7 +85,8 @@ export const createReaders = (
       file.pauseMs >= pollMs.most &&
       tail.size <= tail.position.offset &&
       watch.reports(directory, tail.file.mount.type);
-    file.dueAt = clock.monotonic() + (isQuiet ? pollMs.watched : file.pauseMs);
+    const pauseMs = isQuiet ? pollMs.watched : file.pauseMs;
+    file.dueAt = clock.monotonic() + pauseMs * stretch();
     file.pauseMs = Math.min(file.pauseMs * 2, pollMs.most);
     return false;
   };
@@ -112,7 +117,7 @@ export const createReaders = (
     let dueAt = clock.monotonic() + pollMs.most;
     for (const file of followed.values())
       if (file.tail.file.mount.mountpoint === mountpoint) dueAt = Math.min(dueAt, file.dueAt);
-    return Math.max(pollMs.least, dueAt - clock.monotonic());
+    return Math.max(pollMs.least * stretch(), dueAt - clock.monotonic());
   };
 
   /** Reads one batch of each due file in turn, so that neither a busy nor a failing file starves the others. Returns when to go on. */
@@ -138,18 +143,28 @@ export const createReaders = (
     return hasRead ? 0 : pauseOf(mountpoint);
   };
 
-  const readMount = (mountpoint: string): Promise<void> => {
+  const readMount = (mountpoint: string) => {
     const buffer = Buffer.allocUnsafeSlow(tailReadBytes);
-    return whileRunning(signal, async () => {
+    const pause = createPause(clock, signal);
+    const ended = whileRunning(signal, async () => {
       const pauseMs = await readRound(mountpoint, buffer);
-      if (pauseMs > 0) await clock.sleep(pauseMs, signal);
+      if (pauseMs > 0) await pause.wait(pauseMs);
     });
+    return { ended, pause };
   };
 
   return {
-    /** Begins to read the files of a mount. */
-    begin: (mountpoint: string) => {
-      if (!loops.has(mountpoint)) loops.set(mountpoint, readMount(mountpoint));
+    /** Reads a file from now on. */
+    begin: ({ file: { mount } }: Tail) => {
+      const { mountpoint } = mount;
+      const loop = loops.get(mountpoint) ?? readMount(mountpoint);
+      loops.set(mountpoint, loop);
+      loop.pause.end();
+    },
+    /** Polls the files of a directory at once. */
+    poll: (directory: string) => {
+      for (const file of followed.values()) if (file.directory === directory) file.dueAt = 0;
+      for (const { pause } of loops.values()) pause.end();
     },
     /** Returns why idle files are polled as often as others. */
     warnings: (): SourceWarning[] => {
@@ -171,10 +186,28 @@ export const createReaders = (
       ];
     },
     /** Resolves once no file is read any more. */
-    ended: () => {
-      watch.close();
-      return Promise.all(loops.values());
+    ended: () => Promise.all(loops.values().map(({ ended }) => ended)),
+  };
+};
+
+/** A wait that others can end. */
+interface Pause {
+  /** Waits so long; not at all if it was ended since the last wait. Rejects once the signal aborts. */
+  wait(ms: number): Promise<void>;
+  end(): void;
+}
+
+/** Creates the pauses of a loop. */
+export const createPause = (clock: Pick<Clock, "sleep">, signal: AbortSignal): Pause => {
+  let ending = new AbortController();
+  const end = () => ending.abort("ended");
+  signal.addEventListener("abort", end, { once: true });
+  return {
+    wait: async (ms) => {
+      await clock.sleep(ms, ending.signal).catch(() => signal.throwIfAborted());
+      if (ending.signal.aborted) ending = new AbortController();
     },
+    end,
   };
 };
 

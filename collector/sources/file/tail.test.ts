@@ -8,7 +8,7 @@ import { newFolder } from "#tests/support/new-folder.ts";
 import { decodeRecords, encodeBlock } from "#tests/support/queue.ts";
 import { noPrint } from "./position.ts";
 import { createSourceFiles } from "./source-files.ts";
-import { createTail } from "./tail.ts";
+import { createTailReader } from "./tail.ts";
 
 it("does not read from the old offset of a file that is rewritten between the check and the read", async () => {
   const path = join(newFolder(), "app.log");
@@ -27,16 +27,13 @@ it("does not read from the old offset of a file that is rewritten between the ch
   };
   const lines: string[] = [];
   let failsToRotate = false;
-  const tail = createTail(
+  const reader = createTailReader(
     {
       source: "file",
-      key: "1:1",
-      file,
       partialAfterMs: 3_600_000,
       encoding: "utf-8",
       multiline: Promise.resolve(undefined),
     },
-    { path, offset: 0, head: noPrint },
     {
       append: async (batch) => {
         if (!("count" in batch)) expect.fail("a tail appends lines");
@@ -57,31 +54,32 @@ it("does not read from the old offset of a file that is rewritten between the ch
       replaced: () => undefined,
     },
   );
-  await tail.step(buffer, signal);
+  const tail = reader.open({ key: "1:1", file }, { path, offset: 0, head: noPrint });
+  await reader.step(tail, buffer, signal);
   appendFileSync(path, "three\n");
-  await tail.step(buffer, signal);
+  await reader.step(tail, buffer, signal);
   // The next step has checked, found no change, and continues from its offset.
   beforeRead = () => {
     writeFileSync(path, "another beginning\nfour\nfive\n");
     beforeRead = undefined;
   };
-  while (await tail.step(buffer, signal));
+  while (await reader.step(tail, buffer, signal));
   expect(lines).toEqual(["one", "two", "three", "another beginning", "four", "five"]);
   // Not changed any more, a truncated file is read once its position can be stored.
   writeFileSync(path, "six\n");
   failsToRotate = true;
-  await expect(tail.step(buffer, signal)).rejects.toThrow("full");
+  await expect(reader.step(tail, buffer, signal)).rejects.toThrow("full");
   failsToRotate = false;
-  while (await tail.step(buffer, signal));
+  while (await reader.step(tail, buffer, signal));
   expect(lines.slice(6)).toEqual(["six"]);
   // Nor has it ended if it is rewritten while it is read for the last time.
   beforeRead = () => {
     writeFileSync(path, "seven\n");
     beforeRead = undefined;
   };
-  expect(await tail.finish(buffer, signal)).toBe(false);
-  while (await tail.step(buffer, signal));
-  expect(await tail.finish(buffer, signal)).toBe(true);
+  expect(await reader.finish(tail, buffer, signal)).toBe(false);
+  while (await reader.step(tail, buffer, signal));
+  expect(await reader.finish(tail, buffer, signal)).toBe(true);
   expect(lines.slice(7)).toEqual(["seven"]);
-  await tail.close();
+  await tail.file.close();
 });

@@ -33,7 +33,7 @@ export const tailReadBytes = 256 * 1024;
 const batchBytesMax = 512 * 1024;
 
 /**
- * Follows one open file. Invariants:
+ * A followed file: plain data, since a host may have thousands. Only its reader changes what is not read-only. Invariants:
  * - `position` advances only after the lines before it are stored, in one transaction with its checkpoint. A crash or a rejected append
  *   therefore neither repeats nor skips a line.
  * - It follows the open file, not its name: a renamed or deleted file is read to its end.
@@ -43,29 +43,39 @@ export interface Tail {
   readonly key: string;
   readonly path: string;
   readonly file: LogFile;
-  readonly position: Position;
+  position: Position;
   /** The position behind the lines that are being stored. */
-  readonly ahead: Position;
+  ahead: Position;
   /** Its size when it was last looked at. */
-  readonly size: number;
+  size: number;
+  seen: FileStat | undefined;
   /** Whether the last step found nothing to read. */
-  readonly isExhausted: boolean;
+  isExhausted: boolean;
   /** Monotonic time of the last detected change. */
-  readonly changedAt: number;
+  changedAt: number;
+  /** How it is read as text, once its first bytes were seen. */
+  charset: Charset | undefined;
   /** The order of UTF-16 that the file seems to have, though the config says otherwise. */
-  readonly suspected: Encoding | undefined;
-  /** Looks at the size again. Returns whether the saved position does not know it. */
-  look(): Promise<boolean>;
-  /** Returns the checkpoint of the position, with the size that was last seen. */
-  checkpoint(): Checkpoint;
-  /** Reads and stores the next lines; false if there was nothing to read. */
-  step(buffer: Buffer, signal: AbortSignal): Promise<boolean>;
-  /** Stores the remaining lines, also an incomplete last one. False if the file has changed, so that it has not ended. */
-  finish(buffer: Buffer, signal: AbortSignal): Promise<boolean>;
-  close(): Promise<void>;
+  suspected: Encoding | undefined;
+  /** Up to where there is nothing but NULs behind the position. */
+  nulsUntil: number;
 }
 
-/** Where a tail reports what it found. */
+/** Reads the followed files of a source. */
+export interface TailReader {
+  /** Follows a file under its key from `start` on. */
+  open(file: Pick<Tail, "key" | "file">, start: Position): Tail;
+  /** Looks at the size of a file again. Returns whether the saved position does not know it. */
+  look(tail: Tail): Promise<boolean>;
+  /** Returns the checkpoint of the position, with the size that was last seen. */
+  checkpoint(tail: Tail): Checkpoint;
+  /** Reads and stores the next lines; false if there was nothing to read. */
+  step(tail: Tail, buffer: Buffer, signal: AbortSignal): Promise<boolean>;
+  /** Stores the remaining lines, also an incomplete last one. False if the file has changed, so that it has not ended. */
+  finish(tail: Tail, buffer: Buffer, signal: AbortSignal): Promise<boolean>;
+}
+
+/** Where a reader reports what it found. */
 export interface TailReports {
   /** The file was truncated or rewritten: `before` is where it was, `after` is stored by this call. The tail reads on once it resolves. */
   truncated(key: string, before: Position, after: Position, signal: AbortSignal): Promise<void>;
@@ -75,12 +85,10 @@ export interface TailReports {
   replaced(characters: number): void;
 }
 
-/** The file of a tail. */
-interface TailFile {
-  /** The name of its source. */
+/** How the files of a source are read. */
+interface TailOptions {
+  /** The name of the source. */
   readonly source: string;
-  readonly key: string;
-  readonly file: LogFile;
   /** A last line without its end is stored after so long without a change, marked as one that may go on. */
   readonly partialAfterMs: number;
   readonly encoding: Encoding;
@@ -161,79 +169,70 @@ const createAdmission = (lineOverheadBytes: number, growth: number, { part }: Po
 const startOfText = ({ offset }: Position, from: number, { markBytes, unit }: Charset): number =>
   offset === 0 ? markBytes : from + (offset % unit.bytes);
 
-/** Creates what reads the records of a file. It knows the file's encoding once it has seen the first bytes, until `reset`. */
+/** Creates the function that reads the next records of a file; null if the bytes before its position have changed. */
 const createRecordReader = (
-  {
-    source,
-    file,
-    encoding,
-    joining,
-  }: Pick<TailFile, "source" | "file" | "encoding"> & { joining: TailFile["multiline"] },
-  { lineOverheadBytes, log }: { lineOverheadBytes: number } & Pick<SourceDependencies, "log">,
+  { source, encoding, multiline: joining }: TailOptions,
+  { clock, log }: Pick<SourceDependencies, "clock" | "log">,
 ) => {
-  let charset: Charset | undefined;
-  let suspected: Encoding | undefined;
-  /** Up to where there is nothing but NULs behind the position. */
-  let nulsUntil = 0;
-
-  /** Returns how the file is read as text, which its first bytes may show. They are in `chunk` if that begins with the file. */
-  const openCharset = async ({ path, offset }: Position, chunk: Buffer): Promise<Charset> => {
+  /** Returns how a file is read as text, which its first bytes may show. They are in `chunk` if that begins with the file. */
+  const openCharset = async (tail: Tail, chunk: Buffer): Promise<Charset> => {
+    const { path, file, position } = tail;
     const first =
-      offset === 0
+      position.offset === 0
         ? chunk.subarray(0, printBytesMax)
         : await file.read(Buffer.allocUnsafe(printBytesMax), 0);
     const opened = createCharset(encoding, first);
     if (first.length < markBytesMax) return opened;
-    charset = opened;
-    suspected = suspectUtf16(encoding, first);
+    tail.charset = opened;
+    const suspected = suspectUtf16(encoding, first);
+    tail.suspected = suspected;
     if (suspected !== undefined)
       log.warn({ source, path }, `the file looks like UTF-16; set \`encoding: ${suspected}\``);
     return opened;
   };
 
-  return {
-    suspected: () => suspected,
-    reset: () => {
-      charset = undefined;
-      nulsUntil = 0;
-    },
-    /** Returns the position behind NULs that no chunk holds, once text follows them: a writer may have reserved them. "more" if it has to look on. */
-    findBehindNuls: async (
-      position: Position,
-      buffer: Buffer,
-      until: ReadUntil,
-    ): Promise<Position | "more" | "nothing"> => {
-      const { offset } = position;
-      const { at, before } = await endOfNuls(file, Math.max(offset, nulsUntil), buffer);
-      nulsUntil = before === "more" ? at : 0;
-      if (before === "more") return before;
-      const end = at - (at % (charset?.unit.bytes ?? 1));
-      if (end === offset || (before === "end" && until !== "file")) return "nothing";
-      const head = await headOf(file, end);
-      return { ...position, offset: end, head, mark: await markAt(file, end) };
-    },
-    /** Reads the next records; null if the bytes before the position have changed. Reads more if the buffer holds none. */
-    read: async (position: Position, buffer: Buffer, until: ReadUntil) => {
-      const multiline = await joining;
-      for (let into = buffer, isLargest = false; ; isLargest = true) {
-        const read = await readChunk(file, position, into);
-        if (read === null) return null;
-        const { chunk, from } = read;
-        const text = charset ?? (await openCharset(position, chunk));
-        const isFull = chunk.length === into.length;
-        const found = findRecords(chunk, startOfText(position, from, text), {
-          charset: text,
-          multiline,
-          until,
-          isFull,
-          isLargest,
-          admits: createAdmission(lineOverheadBytes, text.growth, position),
-        });
-        if (found.bounds.length > 0 || !isFull || isLargest) return { chunk, from, found, text };
-        into = Buffer.allocUnsafe(from + lineBytesMax + lineEndBytesMax);
-      }
-    },
+  /** Reads more than the buffer holds if that has no whole record. */
+  return async (tail: Tail, buffer: Buffer, until: ReadUntil) => {
+    const { path, file, position } = tail;
+    const multiline = await joining;
+    const lineOverheadBytes = measureLineOverhead({ source, path, observedAtMs: clock.now() });
+    for (let into = buffer, isLargest = false; ; isLargest = true) {
+      const read = await readChunk(file, position, into);
+      if (read === null) return null;
+      const { chunk, from } = read;
+      const text = tail.charset ?? (await openCharset(tail, chunk));
+      const isFull = chunk.length === into.length;
+      const found = findRecords(chunk, startOfText(position, from, text), {
+        charset: text,
+        multiline,
+        until,
+        isFull,
+        isLargest,
+        admits: createAdmission(lineOverheadBytes, text.growth, position),
+      });
+      if (found.bounds.length > 0 || !isFull || isLargest) return { chunk, from, found, text };
+      into = Buffer.allocUnsafe(from + lineBytesMax + lineEndBytesMax);
+    }
   };
+};
+
+/**
+ * Returns the position behind NULs that no chunk holds, once text follows them: a writer may have reserved them. "more" if it has to look on.
+ */
+const findBehindNuls = async (
+  tail: Tail,
+  buffer: Buffer,
+  until: ReadUntil,
+): Promise<Position | "more" | "nothing"> => {
+  const { file, position, charset } = tail;
+  const { offset } = position;
+  const { at, before } = await endOfNuls(file, Math.max(offset, tail.nulsUntil), buffer);
+  tail.nulsUntil = before === "more" ? at : 0;
+  if (before === "more") return before;
+  const end = at - (at % (charset?.unit.bytes ?? 1));
+  if (end === offset || (before === "end" && until !== "file")) return "nothing";
+  const head = await headOf(file, end);
+  return { ...position, offset: end, head, mark: await markAt(file, end) };
 };
 
 /** Returns what was found in a chunk as a batch of the queue. */
@@ -255,61 +254,59 @@ const batchOf = (
   return { batch, invalidCharacters };
 };
 
-/** Follows `file` under its `key` from `start` on. */
-export const createTail = (
-  { source, key, file, partialAfterMs, encoding, multiline: joining }: TailFile,
-  start: Position,
-  { append, clock, log }: Pick<SourceDependencies, "append" | "clock" | "log">,
-  reports: TailReports,
-): Tail => {
-  const { path } = start;
-  let position = start;
-  let ahead = start;
-  let seen: FileStat | undefined;
-  let size = Math.max(start.offset, start.size ?? 0);
-  let isExhausted = false;
-  let changedAt = clock.monotonic();
-  const records = createRecordReader(
-    { source, file, encoding, joining },
-    { lineOverheadBytes: measureLineOverhead({ source, path, observedAtMs: clock.now() }), log },
-  );
+const moveTo = (tail: Tail, position: Position) => {
+  tail.position = position;
+  tail.ahead = position;
+};
 
-  const look = async () => {
+const saveAt = (key: string, position: Position): Checkpoint => ({
+  source: fileCheckpoints,
+  key,
+  value: savePosition(position),
+});
+
+/** Creates the reader of the files of a source. */
+export const createTailReader = (
+  options: TailOptions,
+  dependencies: Pick<SourceDependencies, "append" | "clock" | "log">,
+  reports: TailReports,
+): TailReader => {
+  const { source, partialAfterMs, multiline: joining } = options;
+  const { append, clock, log } = dependencies;
+  const readRecords = createRecordReader(options, dependencies);
+
+  const look = async (tail: Tail) => {
+    const { file, seen, position } = tail;
     const stat = await file.restat();
-    const isChanged =
-      seen === undefined || seen.size !== stat.size || seen.mtimeMs !== stat.mtimeMs;
-    if (isChanged) {
-      if (seen !== undefined) changedAt = clock.monotonic();
-      isExhausted = false;
-      seen = stat;
-    }
+    if (seen !== undefined && seen.size === stat.size && seen.mtimeMs === stat.mtimeMs) return;
+    if (seen !== undefined) tail.changedAt = clock.monotonic();
+    tail.isExhausted = false;
+    tail.seen = stat;
     const { offset, head } = position;
     // A copy of a file of which nothing was read is known by its first bytes.
-    if (isChanged && offset === 0 && head.bytes < Math.min(stat.size, printBytesMax))
+    if (offset === 0 && head.bytes < Math.min(stat.size, printBytesMax))
       if (head.bytes === 0 || (await startsWith(file, head)))
-        position = { ...position, head: await headOf(file, stat.size) };
+        moveTo(tail, { ...position, head: await headOf(file, stat.size) });
   };
 
-  const restart = async (signal: AbortSignal) => {
+  const restart = async (tail: Tail, signal: AbortSignal) => {
+    const { key, path, file, position, size, seen } = tail;
     log.info({ source, path }, "the file was truncated; reading it from its start");
     const { directory } = position;
     const now = seen?.size ?? 0;
     const after = { path, directory, offset: 0, head: await headOf(file, now), size: now };
     await reports.truncated(key, { ...position, size }, after, signal);
-    position = after;
-    ahead = after;
-    size = now;
-    records.reset();
+    moveTo(tail, after);
+    tail.size = now;
+    tail.charset = undefined;
+    tail.nulsUntil = 0;
   };
 
-  const save = (moved: Position): Checkpoint => ({
-    source: fileCheckpoints,
-    key,
-    value: savePosition(moved),
-  });
-
   /** After a pause, all that is left is a record that may go on, and then a line without its end. */
-  const readUntil = (multiline: Multiline | undefined): ReadUntil => {
+  const readUntil = (
+    { isExhausted, size, position, changedAt }: Tail,
+    multiline: Multiline | undefined,
+  ): ReadUntil => {
     if (!isExhausted || size <= position.offset) return "complete";
     const pauseMs = clock.monotonic() - changedAt;
     const { timeoutMs = 0 } = multiline ?? {};
@@ -318,103 +315,98 @@ export const createTail = (
   };
 
   const skipNuls = async (
-    ...[buffer, until, signal]: Parameters<typeof store>
+    ...[tail, buffer, until, signal]: Parameters<typeof store>
   ): Promise<"stored" | "nothing"> => {
-    const moved = await records.findBehindNuls(position, buffer, until);
+    const moved = await findBehindNuls(tail, buffer, until);
     if (typeof moved === "string") return moved === "more" ? "stored" : "nothing";
-    await append([], { checkpoints: [save(moved)], signal });
-    reports.skipped(path, moved.offset - position.offset);
-    position = moved;
+    await append([], { checkpoints: [saveAt(tail.key, moved)], signal });
+    reports.skipped(tail.path, moved.offset - tail.position.offset);
+    moveTo(tail, moved);
     return "stored";
   };
 
   /** Reads and stores the next records; "truncated" if the file is another one now. */
   const store = async (
+    tail: Tail,
     buffer: Buffer,
     until: ReadUntil,
     signal: AbortSignal,
   ): Promise<"stored" | "nothing" | "truncated"> => {
-    const read = await records.read(position, buffer, until);
+    const { key, path, file, position, seen } = tail;
+    const read = await readRecords(tail, buffer, until);
     if (read === null) return "truncated";
-    const { chunk, from, found: lines, text } = read;
+    const { chunk, from, found, text } = read;
     const start = startOfText(position, from, text);
-    if (lines.next === start)
-      return chunk[start] === 0 ? await skipNuls(buffer, until, signal) : "nothing";
+    if (found.next === start)
+      return chunk[start] === 0 ? await skipNuls(tail, buffer, until, signal) : "nothing";
     const moved = await positionAfter(file, { ...position, size: seen?.size ?? 0 }, read);
-    ahead = moved;
+    tail.ahead = moved;
     const { batch, invalidCharacters } = batchOf(position, read, { source, at: clock.now() });
-    await append(batch, { checkpoints: [save(moved)], signal }).catch((error: unknown) => {
-      ahead = position;
+    await append(batch, { checkpoints: [saveAt(key, moved)], signal }).catch((error: unknown) => {
+      tail.ahead = position;
       throw error;
     });
     if (invalidCharacters > 0) reports.replaced(invalidCharacters);
-    if (lines.nulBytes > 0) reports.skipped(path, lines.nulBytes);
-    position = moved;
-    size = Math.max(size, moved.size ?? 0);
+    if (found.nulBytes > 0) reports.skipped(path, found.nulBytes);
+    tail.position = moved;
+    tail.size = Math.max(tail.size, moved.size ?? 0);
     return "stored";
   };
 
   return {
-    key,
-    path,
-    file,
-    get position() {
-      return position;
+    open: ({ key, file }, start) => ({
+      key,
+      path: start.path,
+      file,
+      position: start,
+      ahead: start,
+      size: Math.max(start.offset, start.size ?? 0),
+      seen: undefined,
+      isExhausted: false,
+      changedAt: clock.monotonic(),
+      charset: undefined,
+      suspected: undefined,
+      nulsUntil: 0,
+    }),
+    look: async (tail) => {
+      await look(tail);
+      tail.size = Math.max(tail.size, tail.seen?.size ?? 0);
+      return tail.size > (tail.position.size ?? 0);
     },
-    get ahead() {
-      return ahead.offset > position.offset ? ahead : position;
+    checkpoint: (tail) => {
+      moveTo(tail, { ...tail.position, size: tail.size });
+      return saveAt(tail.key, tail.position);
     },
-    get size() {
-      return size;
-    },
-    get isExhausted() {
-      return isExhausted;
-    },
-    get changedAt() {
-      return changedAt;
-    },
-    get suspected() {
-      return records.suspected();
-    },
-    look: async () => {
-      await look();
-      size = Math.max(size, seen?.size ?? 0);
-      return size > (position.size ?? 0);
-    },
-    checkpoint: () => {
-      position = { ...position, size };
-      return save(position);
-    },
-    step: async (buffer, signal) => {
-      await look();
-      const until = readUntil(await joining);
-      if (isExhausted && until === "complete") return false;
-      const now = seen?.size ?? 0;
+    step: async (tail, buffer, signal) => {
+      await look(tail);
+      const until = readUntil(tail, await joining);
+      if (tail.isExhausted && until === "complete") return false;
+      const now = tail.seen?.size ?? 0;
+      const { offset } = tail.position;
       const outcome =
-        now < position.offset || (now < size && position.offset === 0)
+        now < offset || (now < tail.size && offset === 0)
           ? "truncated"
-          : await store(buffer, until, signal);
+          : await store(tail, buffer, until, signal);
       if (outcome === "truncated") {
         // Its next look is a change, also if it stays as it is.
-        await restart(signal).catch((error: unknown) => {
-          seen = undefined;
+        await restart(tail, signal).catch((error: unknown) => {
+          tail.seen = undefined;
           throw error;
         });
         return true;
       }
-      size = now;
-      isExhausted = outcome === "nothing";
+      tail.size = now;
+      tail.isExhausted = outcome === "nothing";
       return outcome === "stored";
     },
-    finish: async (buffer, signal) => {
-      await look();
-      if (!isExhausted) return false;
-      let outcome = await store(buffer, "file", signal);
-      while (outcome === "stored") outcome = await store(buffer, "file", signal);
+    finish: async (tail, buffer, signal) => {
+      await look(tail);
+      if (!tail.isExhausted) return false;
+      let outcome = await store(tail, buffer, "file", signal);
+      while (outcome === "stored") outcome = await store(tail, buffer, "file", signal);
       // Its next look is a change, and the next step begins anew.
-      if (outcome === "truncated") seen = undefined;
+      if (outcome === "truncated") tail.seen = undefined;
       return outcome === "nothing";
     },
-    close: () => file.close(),
   };
 };
