@@ -101,12 +101,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
   };
   const patternFiles = createPatternFiles(config, {
     ...shared,
-    knownPaths: () => [
-      ...tails.values().map(({ path }) => path),
-      ...findUnfinished()
-        .values()
-        .map(({ path }) => path),
-    ],
+    knownPaths: () => [...tails.values(), ...findUnfinished().values()].map(({ path }) => path),
   });
   const neighbours = createNeighbours(shared);
   const isFound = ({ path, key }: Tail) => patternFiles.isFound(path, key);
@@ -193,6 +188,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     !hasUnfinished &&
     pending.length === 0 &&
     opener.waiting() === 0 &&
+    !losses.hasMissed() &&
     !neighbours.hasUnopened();
 
   /** Looks for files, decides what they are, and follows them. */
@@ -224,6 +220,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     reportUnopened(dependencies, opener);
     await giveUpAll(unfinished, placement);
     await losses.countUnseen(placement);
+    await losses.countUnopened(neighbours.isComplete);
     again = placement.incomplete;
     hasUnfinished = unfinished.size > 0;
     const stillCut = new Set(unfinished.values().map(({ path }) => path));

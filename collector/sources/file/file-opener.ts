@@ -3,7 +3,13 @@ import { fileFault } from "#kit/describe-error.ts";
 import type { Log } from "#kit/log.ts";
 import type { FileRules, SourceWarning } from "../source.ts";
 import type { CompressedFile } from "./compressed-file.ts";
-import { ForbiddenFileError, type LogFile, type SourceFiles } from "./source-files.ts";
+import { fileKey } from "./position.ts";
+import {
+  type FileStat,
+  ForbiddenFileError,
+  type LogFile,
+  type SourceFiles,
+} from "./source-files.ts";
 import { warningOf } from "./warnings.ts";
 
 /** A file that is not followed. Whoever receives it closes it or follows it. */
@@ -31,15 +37,25 @@ export interface Candidate {
 export interface FileOpener {
   beginPass(): void;
   /** Opens a file, but not twice in a pass. "full" if it has to wait; null if there is nothing to open, as `SourceFiles.open`. */
-  open(path: string): Promise<LogFile | "full" | null>;
+  open(path: string, stat: FileStat): Promise<LogFile | "full" | null>;
   /** Logs once that a file cannot be opened. */
   warn(path: string, error: unknown): void;
   /** How many files of this pass wait for room. */
   waiting(): number;
   /** Returns the files of this pass that could not be opened, except by a rule or a mount that does not answer. */
   failures(): Iterable<[path: string, error: unknown]>;
+  /** Whether this pass has opened a file. */
+  hasOpened(key: string): boolean;
+  /** Returns the files that this pass found and could not open, by their keys, except those that no source may read. */
+  unopened(): ReadonlyMap<string, UnopenedFile>;
   /** Returns what the last pass could not open. */
   warnings(): readonly SourceWarning[];
+}
+
+/** A file that could not be opened. */
+export interface UnopenedFile {
+  readonly path: string;
+  readonly bytes: number;
 }
 
 const whyUnread = (error: unknown): string =>
@@ -52,6 +68,8 @@ export const createFileOpener = (
   hasRoom: (opened: number) => boolean,
 ): FileOpener => {
   const opened = new Set<string>();
+  const openedKeys = new Set<string>();
+  const unopened = new Map<string, UnopenedFile>();
   const unreadable = new Set<string>();
   const waiting = new Set<string>();
   /** Why files of this pass cannot be opened. */
@@ -59,17 +77,28 @@ export const createFileOpener = (
   return {
     beginPass: () => {
       opened.clear();
+      openedKeys.clear();
+      unopened.clear();
       waiting.clear();
       failed.clear();
     },
-    open: async (path) => {
+    open: async (path, stat) => {
       if (opened.has(path)) return null;
+      const key = fileKey(stat);
+      unopened.set(key, { path, bytes: stat.size });
       if (!hasRoom(opened.size)) {
         waiting.add(path);
         return "full";
       }
-      const file = await files.open(path, rules);
-      if (file) opened.add(file.realPath);
+      const file = await files.open(path, rules).catch((error: unknown) => {
+        if (error instanceof ForbiddenFileError) unopened.delete(key);
+        throw error;
+      });
+      if (file) {
+        opened.add(file.realPath);
+        openedKeys.add(key);
+        unopened.delete(key);
+      }
       unreadable.delete(path);
       return file;
     },
@@ -82,6 +111,8 @@ export const createFileOpener = (
       else log.warn({ err: error, source, path }, "a file cannot be read");
     },
     waiting: () => waiting.size,
+    hasOpened: (key) => openedKeys.has(key),
+    unopened: () => unopened,
     failures: () => failed.entries().filter(([, error]) => !(error instanceof ForbiddenFileError)),
     warnings: () => [
       ...[...Map.groupBy(failed, ([, error]) => whyUnread(error))].flatMap(([reason, files]) =>

@@ -3,6 +3,7 @@ import { dirname } from "node:path";
 import { addFileGaps, fileGapSource } from "#collector/queue/file-gaps.ts";
 import type { Checkpoint } from "#collector/queue/record.ts";
 import type { PositionedSourceDependencies } from "../source.ts";
+import type { FileOpener, UnopenedFile } from "./file-opener.ts";
 import type { Placement } from "./placement.ts";
 import { continues, type Position } from "./position.ts";
 import { fileCheckpoints, type Tail } from "./tail.ts";
@@ -14,6 +15,8 @@ interface Dependencies
   readonly signal: AbortSignal;
   /** Whether a pattern finds the file of a tail under its path. */
   isFound(tail: Tail): boolean;
+  isFollowed(key: string): boolean;
+  readonly opener: Pick<FileOpener, "unopened" | "hasOpened">;
   /** Whether generations may have come and gone in a directory, unseen. */
   wasBlind(directory: string): boolean;
 }
@@ -33,8 +36,12 @@ export const createLosses = ({
   tails,
   signal,
   isFound,
+  isFollowed,
+  opener,
   wasBlind,
 }: Dependencies) => {
+  /** The files that were never opened, and whether the last pass has not found them. */
+  let unopened = new Map<string, UnopenedFile & { isMissed: boolean }>();
   const counts = { gaps: 0, gap_bytes: 0 };
 
   /** Stores gaps and other checkpoints in one transaction, and counts the gaps. */
@@ -86,6 +93,24 @@ export const createLosses = ({
       const bytes = Math.max(0, size - offset);
       const unseen = bytes > 0 && mayHaveGrown ? [{ path, bytes: 0 }] : [];
       return store([{ path, bytes }, ...unseen], [{ source: fileCheckpoints, key, value: null }]);
+    },
+    hasMissed: () => unopened.values().some(({ isMissed }) => isMissed),
+    /** Counts the files that were never opened and that two passes have not found again. */
+    countUnopened: async (isComplete: (directory: string) => Promise<boolean>) => {
+      const now = new Map(
+        opener
+          .unopened()
+          .entries()
+          .map(([key, file]) => [key, { ...file, isMissed: false }]),
+      );
+      const gaps: Gap[] = [];
+      for (const [key, file] of unopened) {
+        if (now.has(key) || opener.hasOpened(key) || isFollowed(key)) continue;
+        if (file.isMissed && (await isComplete(dirname(file.path)))) gaps.push(file);
+        else now.set(key, { ...file, isMissed: true });
+      }
+      await store(gaps, []);
+      unopened = now;
     },
     /**
      * Counts the generations that came and went while the collector or the mount was away: rotation deletes the oldest first, so none is

@@ -56,7 +56,7 @@ export const createNeighbours = ({
     try {
       const stat = await files.stat(path);
       if (!stat?.isFile || isFollowed(fileKey(stat))) return null;
-      const file = await opener.open(path);
+      const file = await opener.open(path, stat);
       if (file !== "full") return file;
     } catch (error) {
       opener.warn(path, error);

@@ -122,7 +122,7 @@ export const createPatternFiles = (
     const key = fileKey(stat);
     sighted.set(path, { key, directory: dirname(realPath) });
     if (isFollowed(key) || isParked(stat)) return null;
-    const file = await opener.open(path);
+    const file = await opener.open(path, stat);
     if (file === "full" || file === null) return null;
     return { file, base: path, isFound: true, isMatched: true, isOfNewPattern };
   };

@@ -1,4 +1,4 @@
-import { mkdirSync, renameSync, symlinkSync, watch, writeFileSync } from "node:fs";
+import { mkdirSync, renameSync, symlinkSync, unlinkSync, watch, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { createMounts } from "#collector/files/mounts.ts";
@@ -156,6 +156,29 @@ it("F5: is at risk while files wait for a minute to be opened, and says how many
       reason: expect.stringContaining("until others are closed: 2;"),
     }),
   );
+});
+
+it("L5: counts a file that was deleted before it could be opened as a gap of what it had", async () => {
+  const real = createSourceFiles(createMounts(systemClock));
+  const failing = new Set<string>();
+  for (const name of ["app", "kept", "moved"]) files.write(1, 2, `${name}.log`);
+  for (const name of ["app", "moved"]) failing.add(files.log(`${name}.log`));
+  await files.start(
+    {},
+    {
+      ...real,
+      open: (path, rules) =>
+        failing.has(path) ? Promise.reject(new Error("no")) : real.open(path, rules),
+    },
+  );
+  await files.expectTexts(lines(1, 2));
+  renameSync(files.log("moved.log"), files.log("found.log"));
+  unlinkSync(files.log());
+  await eventually(() =>
+    expect(files.queue.stats()).toMatchObject({ fileGaps: 1, fileGapBytes: 14, records: 4 }),
+  );
+  await settle();
+  expect(files.queue.stats().fileGaps).toBe(1);
 });
 
 it("notes file systems that report no changes, and watches that are refused", async () => {
