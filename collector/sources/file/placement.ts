@@ -57,7 +57,7 @@ export interface Placement {
   readonly held: readonly Candidate[];
   /** Bytes that a file was known to have and that its continuation lacks. */
   readonly missing: readonly { readonly path: string; readonly bytes: number }[];
-  /** Names that were never followed, and beside which generations are that are read now. */
+  /** Names of which generations may be missing: never followed before, with generations to be read, or with files that begin alike. */
   readonly firstSeen: ReadonlySet<string>;
   /** Directories with compressed files that are not measured, or not complete. */
   readonly incomplete: ReadonlySet<string>;
@@ -246,6 +246,19 @@ const createPlacement = (context: PlacementContext) => {
     return undefined;
   };
 
+  /** Returns the candidates that continue a position and are read from no other file. */
+  const findContinuing = async (candidates: Iterable<Candidate>, position: Position) => {
+    const continuing: Candidate[] = [];
+    for (const candidate of candidates)
+      if (
+        dirname(candidate.file.realPath) === directoryOf(position) &&
+        (await isContinued(candidate, position)) &&
+        !(await isReadElsewhere(candidate, position.offset))
+      )
+        continuing.push(candidate);
+    return continuing;
+  };
+
   const isRead = async ({ file, base }: Candidate): Promise<boolean> =>
     file.stat.size > 0 && (await ledgers.of(base).find(file))?.size === file.stat.size;
 
@@ -295,15 +308,10 @@ const createPlacement = (context: PlacementContext) => {
       const unread = new Set<Candidate>();
       for (const candidate of left) if (!(await isRead(candidate))) unread.add(candidate);
       for (const [key, position] of byOffset(unfinished)) {
-        let longest: Candidate | undefined;
-        for (const candidate of unread)
-          if (
-            dirname(candidate.file.realPath) === directoryOf(position) &&
-            candidate.file.stat.size > (longest?.file.stat.size ?? -1) &&
-            (await isContinued(candidate, position)) &&
-            !(await isReadElsewhere(candidate, position.offset))
-          )
-            longest = candidate;
+        const continuing = await findContinuing(unread, position);
+        const [longest] = continuing.toSorted((a, b) => b.file.stat.size - a.file.stat.size);
+        // Files that begin alike: it may be another one, which is gone.
+        if (continuing.length > 1) placement.firstSeen.add(position.path);
         if (longest === undefined) continue;
         left.delete(longest);
         unread.delete(longest);
