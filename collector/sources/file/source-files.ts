@@ -7,8 +7,14 @@
  *   read themselves.
  * - Each call is of one mount, and rejects if that does not answer (collector/files/mounts.ts).
  */
-import { constants as fileConstants, readFileSync, type Stats } from "node:fs";
-import { type FileHandle, lstat, open, opendir, readdir, readlink } from "node:fs/promises";
+import {
+  type Dir,
+  type Dirent,
+  constants as fileConstants,
+  readFileSync,
+  type Stats,
+} from "node:fs";
+import { type FileHandle, lstat, open, opendir, readlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import type { Mount, Mounts } from "#collector/files/mounts.ts";
 import { errorCode } from "#kit/describe-error.ts";
@@ -176,19 +182,10 @@ export const createSourceFiles = (
 
   return {
     resolve: resolvePath,
-    list: async (path) => {
-      const entries = await at(path, () => readdir(path, { withFileTypes: true })).catch(orNull);
-      return (entries ?? []).map((entry) => ({
-        name: entry.name,
-        kind: entry.isFile()
-          ? "file"
-          : entry.isDirectory()
-            ? "directory"
-            : entry.isSymbolicLink()
-              ? "link"
-              : "other",
-      }));
-    },
+    list: (path) =>
+      listDirectory(mounts.of(path), path)
+        .catch(orNull)
+        .then((entries) => entries ?? []),
     stat: async (path) => {
       const found = await lstatAt(path).catch(orNull);
       return found && statOf(found);
@@ -198,6 +195,39 @@ export const createSourceFiles = (
     hasRoom: () => openFiles < openFilesMax,
     isShared: ({ stat }) => (opened.get(fileKey(stat)) ?? 0) > 1,
   };
+};
+
+const kindOf = (entry: Dirent): DirectoryEntry["kind"] => {
+  if (entry.isFile()) return "file";
+  if (entry.isDirectory()) return "directory";
+  return entry.isSymbolicLink() ? "link" : "other";
+};
+
+const entriesAtOnce = 1_000;
+
+/** Returns the entries of a directory. Reads some at a time: all at once would take three times the memory. */
+const listDirectory = async (mount: Mount, path: string): Promise<DirectoryEntry[]> => {
+  const close = (directory: Dir) => mount.release(() => directory.close());
+  const directory = await mount.call(
+    () => opendir(path, { bufferSize: entriesAtOnce }),
+    (late) => void close(late),
+  );
+  const entries: DirectoryEntry[] = [];
+  /** Reads the next entries. Returns whether there may be more. */
+  const readSome = async (): Promise<boolean> => {
+    for (let count = 0; count < entriesAtOnce; count++) {
+      const entry = await directory.read();
+      if (entry === null) return false;
+      entries.push({ name: entry.name, kind: kindOf(entry) });
+    }
+    return true;
+  };
+  try {
+    while (await mount.call(readSome));
+    return entries;
+  } finally {
+    await close(directory);
+  }
 };
 
 /** Returns an open file. */

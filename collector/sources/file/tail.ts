@@ -55,6 +55,8 @@ export interface Tail {
   changedAt: number;
   /** How it is read as text, once its first bytes were seen. */
   charset: Charset | undefined;
+  /** For the pieces of a long record; kept from one to the next. */
+  large: Buffer | undefined;
   /** The order of UTF-16 that the file seems to have, though the config says otherwise. */
   suspected: Encoding | undefined;
   /** Up to where there is nothing but NULs behind the position. */
@@ -210,8 +212,12 @@ const createRecordReader = (
         isLargest,
         admits: createAdmission(lineOverheadBytes, text.growth, position),
       });
-      if (found.bounds.length > 0 || !isFull || isLargest) return { chunk, from, found, text };
-      into = Buffer.allocUnsafe(from + lineBytesMax + lineEndBytesMax);
+      if (found.bounds.length > 0 || !isFull || isLargest) {
+        if (!found.partial) tail.large = undefined;
+        return { chunk, from, found, text };
+      }
+      tail.large ??= Buffer.allocUnsafeSlow(printBytesMax + lineBytesMax + lineEndBytesMax);
+      into = tail.large;
     }
   };
 };
@@ -365,6 +371,7 @@ export const createTailReader = (
       isExhausted: false,
       changedAt: clock.monotonic(),
       charset: undefined,
+      large: undefined,
       suspected: undefined,
       nulsUntil: 0,
     }),

@@ -8,7 +8,7 @@ import { openTestQueue } from "#tests/support/queue.ts";
 
 // The program of the tailing test: follows `<dir>/*.log` into `<dir>/queue` and reports its last sequence, until it is killed.
 const [dir = ""] = process.argv.slice(2);
-const queue = openTestQueue(join(dir, "queue"));
+const queue = openTestQueue(join(dir, "queue"), { maxDiskUsageBytes: 1_000_000_000 });
 const { append, checkpoints } = queue;
 const { refused } = queue.accounts;
 const source = createFileSource(
