@@ -85,7 +85,9 @@ it("F1: closes the oldest deleted files unread when they hold more than they may
   await eventually(() => expect(files.queue.stats().records).toBeGreaterThan(1_000));
   for (let round = 0; round < 5; round++) {
     writeRound(round, 20_001);
-    await settle();
+    const followed = () =>
+      files.logged.lines.filter(({ message }) => message === "following a file");
+    await eventually(() => expect(followed()).toHaveLength(round + 1));
     unlinkSync(files.log());
   }
   await eventually(() => expect(files.source?.counters?.().given_up).toBeGreaterThan(0));

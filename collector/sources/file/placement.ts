@@ -311,7 +311,8 @@ const createPlacement = (context: PlacementContext) => {
         const continuing = await findContinuing(unread, position);
         const [longest] = continuing.toSorted((a, b) => b.file.stat.size - a.file.stat.size);
         // Files that begin alike: it may be another one, which is gone.
-        if (continuing.length > 1) placement.firstSeen.add(position.path);
+        const alike = continuing.filter(({ base }) => base === position.path);
+        if (alike.length > 1) placement.firstSeen.add(position.path);
         if (longest === undefined) continue;
         left.delete(longest);
         unread.delete(longest);

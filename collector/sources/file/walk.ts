@@ -113,9 +113,10 @@ const simple = /^[^*?[\]{}()!+@\\]*\*[^*?[\]{}()!+@\\]*(?:\*[^*?[\]{}()!+@\\]*)?
  * the name matches as if it began with another character.
  */
 export const createSegmentMatch = (
-  segment: string,
+  written: string,
   hidden: boolean,
 ): ((name: string) => boolean) => {
+  const segment = written === "**" ? "*" : written;
   const expression =
     simple.test(segment) &&
     new RegExp(`^${segment.replace(/[.^$|]/g, "\\$&").replace(/\*/g, ".*")}$`, "s");
@@ -135,8 +136,8 @@ const hiddenFrom = (
   isLast: boolean,
 ): string[] => {
   const isDeep = segment === "**";
-  const isVisible = createSegmentMatch(isDeep ? "*" : segment, false);
-  const isMatch = createSegmentMatch(isDeep ? "*" : segment, true);
+  const isVisible = createSegmentMatch(segment, false);
+  const isMatch = createSegmentMatch(segment, true);
   return entries
     .filter(({ name, kind }) => name.startsWith(".") && (kind === "directory" ? isDeep : isLast))
     .map(({ name }) => name)
@@ -336,7 +337,7 @@ const findPaths = async (
     const isLast = rest.length === 0;
     if (isDeep && !isLast) await walk(place, rest);
     const entries = await list(place.directory);
-    const isMatch = createSegmentMatch(isDeep ? "*" : segment, hidden);
+    const isMatch = createSegmentMatch(segment, hidden);
     const names = entries.filter(({ name }) => isMatch(name));
     await notePassedOver(place, entries, segment, isLast);
     if (isLast) {
