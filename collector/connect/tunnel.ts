@@ -144,5 +144,6 @@ const describeFault = (error: unknown): string => {
     return `has a certificate that is not trusted: ${message.split(";")[0]}; compare proxy.ca_file`;
   if (code.startsWith("HPE_")) return `does not answer as an HTTP proxy: ${message}`;
   if (code === "ECONNRESET") return "closed the connection before it had answered";
-  return `cannot be reached: ${message}`;
+  // The error of a name with several addresses has a code alone.
+  return `cannot be reached: ${message || code}`;
 };

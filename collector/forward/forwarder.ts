@@ -1,6 +1,7 @@
 import type { ClientHttp2Session } from "node:http2";
 import { fullJitterMs } from "#kit/backoff.ts";
 import { type Clock, hourMs, minuteMs } from "#kit/clock.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import { type Entropy, fraction } from "#kit/entropy.ts";
 import type { Log } from "#kit/log.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
@@ -350,7 +351,7 @@ export const createConnector = (
         const { signal } = call;
         const socket = await openTls(settings, { proxy, resume, signal }).catch((cause) => {
           signal.throwIfAborted();
-          throw new GrpcError("unavailable", cause.message, { cause });
+          throw new GrpcError("unavailable", cause.message || errorCode(cause), { cause });
         });
         connection = openGrpcConnection({
           authority,
