@@ -67,8 +67,8 @@ export const createFileOpener = (
   { files, log }: { files: Pick<SourceFiles, "open">; log: Log },
   hasRoom: (opened: number) => boolean,
 ): FileOpener => {
+  /** The keys of the files of this pass: names may move from one to another while it looks. */
   const opened = new Set<string>();
-  const openedKeys = new Set<string>();
   const unopened = new Map<string, UnopenedFile>();
   const unreadable = new Set<string>();
   const waiting = new Set<string>();
@@ -77,14 +77,13 @@ export const createFileOpener = (
   return {
     beginPass: () => {
       opened.clear();
-      openedKeys.clear();
       unopened.clear();
       waiting.clear();
       failed.clear();
     },
     open: async (path, stat) => {
-      if (opened.has(path)) return null;
       const key = fileKey(stat);
+      if (opened.has(key)) return null;
       unopened.set(key, { path, bytes: stat.size });
       if (!hasRoom(opened.size)) {
         waiting.add(path);
@@ -94,13 +93,16 @@ export const createFileOpener = (
         if (error instanceof ForbiddenFileError) unopened.delete(key);
         throw error;
       });
-      if (file) {
-        opened.add(file.realPath);
-        openedKeys.add(key);
-        unopened.delete(key);
-      }
       unreadable.delete(path);
-      return file;
+      if (file === null) return null;
+      unopened.delete(key);
+      const openedKey = fileKey(file.stat);
+      if (!opened.has(openedKey)) {
+        opened.add(openedKey);
+        return file;
+      }
+      await file.close();
+      return null;
     },
     warn: (path, error) => {
       if (!(error instanceof HungMountError)) failed.set(path, error);
@@ -111,7 +113,7 @@ export const createFileOpener = (
       else log.warn({ err: error, source, path }, "a file cannot be read");
     },
     waiting: () => waiting.size,
-    hasOpened: (key) => openedKeys.has(key),
+    hasOpened: (key) => opened.has(key),
     unopened: () => unopened,
     failures: () => failed.entries().filter(([, error]) => !(error instanceof ForbiddenFileError)),
     warnings: () => [

@@ -24,6 +24,8 @@ interface NeighbourSearch {
 
 /** A generation that lived for less may be gone unseen. */
 const blindMs = 5_000;
+/** So often a pass looks into a directory whose names move while it opens the files, which hides some of them. */
+const looksMax = 5;
 
 /** Creates the search beside followed files. */
 export const createNeighbours = ({
@@ -35,9 +37,9 @@ export const createNeighbours = ({
 }: Dependencies) => {
   /** The entries of each directory when it was last looked into. */
   const examined = new Map<string, readonly DirectoryEntry[]>();
-  /** The directories that this pass lists. */
-  const listed = new Set<string>();
-  /** When a pass that listed one of these directories has last ended. */
+  /** When this pass has listed each directory. */
+  const listed = new Map<string, number>();
+  /** When each directory was last listed by a pass that has opened and decided on all that was in it. */
   const listedAt = new Map<string, number>();
   /** Directories that were not listed for a while before this pass. */
   const blind = new Set<string>();
@@ -47,8 +49,9 @@ export const createNeighbours = ({
   /** Notes that this pass lists a directory. */
   const note = (directory: string) => {
     const before = listedAt.get(directory) ?? Number.NEGATIVE_INFINITY;
-    if (clock.monotonic() - before > blindMs) blind.add(directory);
-    listed.add(directory);
+    const now = clock.monotonic();
+    if (now - before > blindMs) blind.add(directory);
+    listed.set(directory, now);
   };
 
   /** Opens a file of a directory unless it is followed. */
@@ -90,6 +93,26 @@ export const createNeighbours = ({
     return candidates;
   };
 
+  /** Opens the files of a directory until no name moves meanwhile: a rotation between two of them hides a generation from both. */
+  const lookInto = async (
+    directory: string,
+    bases: ReadonlyMap<string, string>,
+    { mustLook, isOfNewPattern }: NeighbourSearch,
+    candidates: Candidate[],
+  ) => {
+    for (let look = 0; look < looksMax; look += 1) {
+      const entries = await directories.list(directory);
+      const isUnchanged = examined.get(directory) === entries;
+      note(directory);
+      const mayHaveMore = unopened.delete(directory);
+      if (isUnchanged && !mayHaveMore && !mustLook(directory)) return;
+      examined.set(directory, entries);
+      candidates.push(...(await openAll(directory, entries, bases, isOfNewPattern)));
+      if (!(await directories.hasChanged(directory))) return;
+    }
+    unopened.add(directory);
+  };
+
   return {
     /** Begins a pass that lists these directories. */
     beginPass: (directoriesOfFiles: Iterable<string>) => {
@@ -99,26 +122,20 @@ export const createNeighbours = ({
     },
     /** Ends a pass that has decided on everything that it found. */
     endPass: () => {
-      for (const directory of listed) listedAt.set(directory, clock.monotonic());
+      for (const [directory, at] of listed)
+        if (!unopened.has(directory)) listedAt.set(directory, at);
     },
     /** Opens the files beside `names`, in directories that have changed. Passes over those that cannot be listed now. */
     lookBeside: async (
       names: Iterable<FollowedName>,
-      { mustLook, isOfNewPattern }: NeighbourSearch,
+      search: NeighbourSearch,
     ): Promise<Candidate[]> => {
       const candidates: Candidate[] = [];
       for (const [directory, bases] of byDirectory(names)) {
-        const entries = await directories.list(directory).catch((error: unknown) => {
+        await lookInto(directory, bases, search, candidates).catch((error: unknown) => {
           opener.warn(directory, error);
           unopened.add(directory);
         });
-        if (!entries) continue;
-        const isUnchanged = examined.get(directory) === entries;
-        note(directory);
-        const mayHaveMore = unopened.delete(directory);
-        if (isUnchanged && !mayHaveMore && !mustLook(directory)) continue;
-        examined.set(directory, entries);
-        candidates.push(...(await openAll(directory, entries, bases, isOfNewPattern)));
       }
       return candidates;
     },

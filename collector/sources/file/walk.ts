@@ -42,6 +42,8 @@ interface Listing {
 export interface Directories {
   /** Returns the entries of a directory without links in its path: the same array as before, if nothing has changed. */
   list(realPath: string): Promise<readonly DirectoryEntry[]>;
+  /** Whether a directory has changed since it was listed; this pass then lists it anew. */
+  hasChanged(realPath: string): Promise<boolean>;
   /** Begins a pass, in which each directory is looked at once. A watched one is passed over at times, unless it `looksAtAll`. */
   beginPass(looksAtAll: boolean): void;
 }
@@ -94,6 +96,15 @@ export const createDirectories = (
       const pending = looked.get(path) ?? read(path);
       looked.set(path, pending);
       return pending;
+    },
+    hasChanged: async (path) => {
+      const stat = await files.stat(path);
+      const before = listings.get(path);
+      const isSame = stat?.isDirectory
+        ? before?.mtimeMs === stat.mtimeMs && before.key === fileKey(stat)
+        : before === undefined;
+      if (!isSame) looked.delete(path);
+      return !isSame;
     },
     beginPass: (looksAtAll) => {
       looked = new Map();
