@@ -2,14 +2,14 @@ import type { SourceWarning } from "../source.ts";
 import type { Encoding } from "./charset.ts";
 import type { LogFile, SourceFiles } from "./source-files.ts";
 
-/** Returns the warning that some paths have in common; none without a path. */
+/** Returns the warning that some paths have in common, with the first by name; none without a path. */
 export const warningOf = (
   code: string,
   paths: Iterable<string>,
   message: string,
   level: SourceWarning["level"] = "warning",
 ): SourceWarning[] => {
-  const [path, ...others] = new Set(paths);
+  const [path, ...others] = [...new Set(paths)].sort();
   return path === undefined ? [] : [{ code, level, path, count: 1 + others.length, message }];
 };
 
