@@ -86,6 +86,7 @@ it("parses the three types of sources, with both OTLP listeners unless one is co
       partialAfterMs: 5_000,
       encoding: "utf-8",
       maxHeldFiles: 10_000,
+      maxHeldMb: 1_024,
     },
     { type: "host_metrics", intervalSeconds: 60 },
   ]);
