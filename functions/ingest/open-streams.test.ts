@@ -282,3 +282,14 @@ it("D8: gives streams that open after all were ended as long until a recheck suc
   await clock.advance(100);
   expectCode(after, "database_unavailable");
 });
+
+it("let go of others while those before still wait for their last answers", () => {
+  const { streams } = start();
+  const open = enterMany(streams, 50);
+  streams.letGo(20);
+  streams.letGo(20);
+  expect(countEnded(open)).toBe(40);
+  streams.letGo(20);
+  expect(countEnded(open)).toBe(50);
+  for (const stream of open) expectCode(stream, "stream_moved");
+});

@@ -143,7 +143,8 @@ export const createOpenStreams = ({
     reopen: () => void endInBatches(new Set(open.keys()), "database_unavailable"),
     /** Ends the oldest `count` streams with `stream_moved`, each after its last answer: their hosts connect again, perhaps to another core. */
     letGo(count: number) {
-      for (const caller of open.keys().take(count)) end(caller, "stream_moved", 0);
+      const staying = open.entries().filter(([, { signal }]) => !signal.aborted);
+      for (const [caller] of staying.take(count)) end(caller, "stream_moved", 0);
     },
     /** Checks expiry every second and the database every `recheckMs`, until the signal aborts. */
     async watch(signal: AbortSignal) {

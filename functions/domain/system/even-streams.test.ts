@@ -83,15 +83,19 @@ it("moves nothing of a small fleet, of an even one, or to cores that are not rea
   expect(await runRound()).toEqual([undefined, undefined, undefined]);
 });
 
-it("stops after two rounds without a gain, until there are other cores or an hour has passed", async () => {
+it("stops after two rounds without a gain, until there is a new core or an hour has passed", async () => {
   const cores = startCores([600, 0, 0], back);
+  cores.ready[2] = false;
   for (let round = 0; round < 5; round += 1) await cores.runRound();
   expect(cores.letGoAt).toHaveLength(400);
-  cores.ready[2] = false;
+  cores.ready[2] = true;
   await cores.runRound();
   expect(cores.letGoAt).toHaveLength(600);
-  await cores.runRound();
-  await cores.runRound();
+  // A core that is ready again is not a new one.
+  for (const isReady of [false, true, false, true]) {
+    cores.ready[2] = isReady;
+    await cores.runRound();
+  }
   expect(cores.letGoAt).toHaveLength(800);
   await clock.advance(3_600_000);
   await cores.runRound();

@@ -8,7 +8,7 @@ const perSecond = 20;
 const roundSeconds = 10;
 /** Until then streams are open again. */
 const settleMs = 2_000;
-/** After so many rounds without a gain, a balancer sends hosts back to where they were: it goes on with other cores, or an hour later. */
+/** After so many rounds without a gain, a balancer sends hosts back to where they were: it goes on beside a new core, or an hour later. */
 const vainRoundsMax = 2;
 const vainPauseMs = 3_600_000;
 
@@ -26,7 +26,7 @@ export const createEvenStreams = (
   { clock, findReports }: { clock: Clock; findReports(): Promise<readonly CoreReport[]> },
   { id, count, letGo }: OwnStreams,
 ) => {
-  let others = "";
+  const known = new Set<string>();
   let vainRounds = 0;
   let vainUntil = 0;
 
@@ -48,9 +48,9 @@ export const createEvenStreams = (
     const now = clock.now();
     const found = await findReports();
     const ready = found.filter((report) => report.id !== id && takesStreams(report, now));
-    const names = ready.map((report) => report.id).join();
-    if (names !== others || clock.monotonic() >= vainUntil) vainRounds = 0;
-    others = names;
+    const added = ready.filter((report) => !known.has(report.id));
+    for (const report of added) known.add(report.id);
+    if (added.length > 0 || clock.monotonic() >= vainUntil) vainRounds = 0;
     if (ready.length === 0 || vainRounds >= vainRoundsMax) return undefined;
     const surplus = surplusOf(count(), [count(), ...ready.map(({ streams }) => streams ?? 0)]);
     return surplus === 0 ? undefined : letSurplusGo(surplus, signal);
