@@ -17,7 +17,7 @@ export interface CompressedFile {
 }
 
 /** The most bytes that are read of a content, as many as gzip states, and how many are measured at once. */
-const contentLimits = { bytesMax: 2 ** 32, measuredBytes: 64 * 1024 * 1024 };
+export const contentLimits = { bytesMax: 2 ** 32, measuredBytes: 64 * 1024 * 1024 };
 const pieceBytes = 64 * 1024;
 
 /** Yields a file in pieces. */

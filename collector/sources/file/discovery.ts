@@ -85,6 +85,8 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
   let again: ReadonlySet<string> = new Set();
   /** Whether stored positions may be left that nothing follows. */
   let hasUnfinished = true;
+  /** Whether the last pass ended before it had decided on everything. */
+  let hasFailed = false;
   /** Those that the last pass has not found, and whether nobody had looked for a while before. */
   let missed = new Map<string, boolean>();
 
@@ -137,7 +139,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     newPatterns: ReadonlySet<string>,
     unfinished: ReadonlyMap<string, Position>,
   ): Promise<Candidate[]> => {
-    const found = await patternFiles.lookAll(newPatterns);
+    const found = await patternFiles.lookAll(newPatterns, hasFailed);
     const unfinishedIn = new Set([...unfinished.values()].map(directoryOf));
     const names = [
       ...patternFiles.rotatedAwayNames(newPatterns),
@@ -147,7 +149,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     ];
     try {
       const beside = await neighbours.lookBeside(names, {
-        mustLook: (directory) => unfinishedIn.has(directory) || again.has(directory),
+        mustLook: (directory) => hasFailed || unfinishedIn.has(directory) || again.has(directory),
         isOfNewPattern: (path) =>
           newPatterns.values().some((pattern) => matchesGlob(path, pattern)),
       });
@@ -183,6 +185,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
 
   /** Whether a pass has nothing to decide on, as long as nothing has changed. */
   const isSettled = () =>
+    !hasFailed &&
     cuts.isEmpty() &&
     again.size === 0 &&
     !hasUnfinished &&
@@ -207,7 +210,9 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
       patternFiles.walkedPatterns().filter((pattern) => !known.has(`pattern:${pattern}`)),
     );
     const unfinished = findUnfinished();
-    const placement = await placeCandidates(await findCandidates(newPatterns, unfinished), {
+    const candidates = await findCandidates(newPatterns, unfinished);
+    hasFailed = true;
+    const placement = await placeCandidates(candidates, {
       files,
       ledgers,
       startAt,
@@ -217,6 +222,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
       isFollowed: (key) => tails.has(key),
     });
     await begin(placement, newPatterns);
+    for (const { path, error } of placement.failed) opener.warn(path, error);
     reportUnopened(dependencies, opener);
     await giveUpAll(unfinished, placement);
     await losses.countUnseen(placement);
@@ -227,6 +233,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     cuts.settle(cut.filter((path) => !stillCut.has(path)));
     await prune();
     neighbours.endPass();
+    hasFailed = false;
   };
 
   return {

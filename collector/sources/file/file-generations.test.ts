@@ -239,3 +239,28 @@ it("F4: finds new files while the directory of followed ones does not answer", a
   failing.clear();
   await files.expectTexts(lines(1, 3));
 });
+
+it("reads every other file, at its pace, beside one that cannot be read, and that one once it can", async () => {
+  let isBroken = true;
+  const broken = Object.assign(new Error("input/output error"), { code: "EIO" });
+  const real = createSourceFiles(createMounts(systemClock));
+  const open: typeof real.open = async (path, rules) => {
+    const file = await real.open(path, rules);
+    if (file === null || !path.endsWith("broken.log")) return file;
+    const read: typeof file.read = (...args) =>
+      isBroken ? Promise.reject(broken) : file.read(...args);
+    return { ...file, read };
+  };
+  files.write(1, 2, "broken.log");
+  files.write(3, 20_000);
+  await files.start({}, { ...real, open });
+  await eventually(() => expect(files.queue.stats().records).toBe(19_998));
+  files.write(20_001, 20_002, "later.log");
+  await eventually(() => expect(files.queue.stats().records).toBe(20_000));
+  expect(files.source?.warnings?.()).toMatchObject([
+    { code: "unreadable", path: files.log("broken.log") },
+  ]);
+  isBroken = false;
+  await eventually(() => expect(files.queue.stats().records).toBe(20_002));
+  expect(inOrder(files.texts())).toEqual(lines(1, 20_002));
+});

@@ -79,14 +79,15 @@ export const createHeldFiles = (
     /** Puts a file that is read to its end into the ledger of its name, and closes it. */
     end,
     unpark: (key: string) => parked.delete(key),
-    /** Closes files that are read to their end. They are opened again when they have changed. */
+    /** Closes files of which all is stored that was seen. They are opened again when they have changed. */
     park: async (count: number) => {
       const idle = [...followed.values()].filter(
-        ({ tail, isInUse }) => !isInUse && tail.isExhausted && isFound(tail),
+        ({ tail, isInUse }) =>
+          !isInUse && tail.isExhausted && tail.seen?.size === tail.position.offset && isFound(tail),
       );
       idle.sort((a, b) => a.tail.changedAt - b.tail.changedAt);
       for (const { tail } of idle.slice(0, count)) {
-        parked.set(tail.key, await tail.file.restat());
+        if (tail.seen) parked.set(tail.key, tail.seen);
         await unfollow(tail);
       }
     },

@@ -49,7 +49,7 @@ export const inspectFiles = async (
   });
   try {
     await patternFiles.beginPass();
-    await patternFiles.lookAll(new Set());
+    await patternFiles.lookAll(new Set(), false);
   } catch (error) {
     opener.warn(config.include.join(", "), error);
   }

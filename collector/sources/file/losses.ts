@@ -73,6 +73,9 @@ export const createLosses = ({
     return true;
   };
 
+  /** The files after whose end generations were counted as unseen: once, however often a pass is blind. */
+  const counted = new WeakSet<Tail>();
+
   /** A gap of unknown size, if generations of a path may have come and gone unseen. */
   const unseenIn = (path: string): Gap[] => (wasBlind(dirname(path)) ? [{ path, bytes: 0 }] : []);
 
@@ -119,8 +122,14 @@ export const createLosses = ({
     countUnseen: async ({ held }: Placement) => {
       const paths = new Set<string>();
       for (const tail of tails.values())
-        if (wasBlind(dirname(tail.file.realPath)) && (await isGone(tail, held)))
+        if (
+          !counted.has(tail) &&
+          wasBlind(dirname(tail.file.realPath)) &&
+          (await isGone(tail, held))
+        ) {
+          counted.add(tail);
           paths.add(tail.path);
+        }
       await store(
         [...paths].map((path) => ({ path, bytes: 0 })),
         [],

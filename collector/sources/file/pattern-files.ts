@@ -3,7 +3,6 @@
  * without a change costs nothing else.
  */
 import { basename, dirname, join, matchesGlob } from "node:path";
-import { HungMountError } from "#collector/files/mounts.ts";
 import type { SourceWarning } from "../source.ts";
 import type { Candidate, FileOpener } from "./file-opener.ts";
 import { fileKey } from "./position.ts";
@@ -12,7 +11,6 @@ import {
   type DirectoryEntry,
   type FileStat,
   ForbiddenFileError,
-  isDenied,
   type SourceFiles,
 } from "./source-files.ts";
 import { createWalk, type Directories, type FilePatterns, type FoundPath } from "./walk.ts";
@@ -63,7 +61,7 @@ export const createPatternFiles = (
     const found = new Set<string>();
     listed = [];
     for (const [directory, before] of decisive) {
-      const entries = await directories.list(directory).catch(undefinedIfUnreadable);
+      const entries = await directories.list(directory).catch(() => undefined);
       if (entries === undefined) continue;
       listed.push(directory);
       if (entries !== before) found.add(directory);
@@ -88,7 +86,7 @@ export const createPatternFiles = (
     decisive = kept;
   };
 
-  /** Walks the patterns; true if one finds other paths than before. Throws the first failure, unless its mount does not answer. */
+  /** Walks the patterns; true if one finds other paths than before. One that cannot be walked is tried again by the next pass. */
   const walkAll = async (): Promise<boolean> => {
     let isNew = false;
     for (const entry of walks) {
@@ -97,7 +95,7 @@ export const createPatternFiles = (
         isNew ||= found !== entry.found;
         entry.found = found;
       } catch (error) {
-        if (!(error instanceof HungMountError)) throw error;
+        opener.warn(entry.pattern, error);
       }
     }
     return isNew;
@@ -161,11 +159,11 @@ export const createPatternFiles = (
       await listAll();
       return isNew || changed.size > 0;
     },
-    /** Opens the files that are not followed. */
-    lookAll: async (newPatterns: ReadonlySet<string>): Promise<Candidate[]> => {
+    /** Opens the files that are not followed; `isAgain`: also where nothing has changed. */
+    lookAll: async (newPatterns: ReadonlySet<string>, isAgain: boolean): Promise<Candidate[]> => {
       const candidates: Candidate[] = [];
       for (const { pattern, found = [] } of walks)
-        for (const path of found.filter(mayDiffer)) {
+        for (const path of found.filter((one) => isAgain || mayDiffer(one))) {
           try {
             const candidate = await look(path, newPatterns.has(pattern));
             if (candidate) candidates.push(candidate);
@@ -212,8 +210,4 @@ export const createPatternFiles = (
           ),
         ),
   };
-};
-
-const undefinedIfUnreadable = (error: unknown): undefined => {
-  if (!(error instanceof HungMountError) && !isDenied(error)) throw error;
 };

@@ -59,8 +59,10 @@ export interface Placement {
   readonly missing: readonly { readonly path: string; readonly bytes: number }[];
   /** Names of which generations may be missing: never followed before, with generations to be read, or with files that begin alike. */
   readonly firstSeen: ReadonlySet<string>;
-  /** Directories with compressed files that are not measured, or not complete. */
+  /** Directories with files that could not be decided on yet. */
   readonly incomplete: ReadonlySet<string>;
+  /** Why candidates could not be read. */
+  readonly failed: readonly { readonly path: string; readonly error: unknown }[];
 }
 
 const isPacked = (candidate: Candidate): boolean => candidate.file.realPath.endsWith(".gz");
@@ -95,9 +97,9 @@ export const placeCandidates = async (
     placement.cutReplaced(left);
     await placement.unpackAll(left);
     await placement.resumeByContent(left);
-    for (const candidate of left) {
+    for (const candidate of [...left]) {
+      await placement.attempt(left, candidate, () => placement.place(candidate));
       left.delete(candidate);
-      await placement.place(candidate);
     }
     return placement.decided();
   } catch (error) {
@@ -119,6 +121,7 @@ const createDecisions = ({
     missing: [] as Placement["missing"][number][],
     firstSeen: new Set<string>(),
     incomplete: new Set<string>(),
+    failed: [] as Placement["failed"][number][],
   };
 
   const write = (key: string, value: string | null) =>
@@ -246,31 +249,59 @@ const createPlacement = (context: PlacementContext) => {
     return undefined;
   };
 
-  /** Returns the candidates that continue a position and are read from no other file. */
-  const findContinuing = async (candidates: Iterable<Candidate>, position: Position) => {
-    const continuing: Candidate[] = [];
-    for (const candidate of candidates)
-      if (
-        dirname(candidate.file.realPath) === directoryOf(position) &&
-        (await isContinued(candidate, position)) &&
-        !(await isReadElsewhere(candidate, position.offset))
-      )
-        continuing.push(candidate);
-    return continuing;
-  };
+  /** Whether a candidate continues a position and is read from no other file. */
+  const isContinuing = async (candidate: Candidate, position: Position): Promise<boolean> =>
+    dirname(candidate.file.realPath) === directoryOf(position) &&
+    (await isContinued(candidate, position)) &&
+    !(await isReadElsewhere(candidate, position.offset));
 
   const isRead = async ({ file, base }: Candidate): Promise<boolean> =>
     file.stat.size > 0 && (await ledgers.of(base).find(file))?.size === file.stat.size;
 
+  /** Runs a decision on a candidate. One that cannot be read is closed, and looked at again by the next pass: it holds up no other. */
+  const attempt = async <Result>(
+    left: Set<Candidate>,
+    candidate: Candidate,
+    decide: () => Result | Promise<Result>,
+  ): Promise<Result | undefined> => {
+    try {
+      return await decide();
+    } catch (error) {
+      const { file } = candidate;
+      left.delete(candidate);
+      placement.failed.push({ path: file.path, error });
+      placement.incomplete.add(dirname(file.realPath));
+      await file.close().catch(() => undefined);
+      return undefined;
+    }
+  };
+
+  /** Returns those of `unread` that continue a position. */
+  const findContinuing = async (
+    left: Set<Candidate>,
+    unread: Set<Candidate>,
+    position: Position,
+  ): Promise<Candidate[]> => {
+    const continuing: Candidate[] = [];
+    for (const candidate of [...unread]) {
+      if (await attempt(left, candidate, () => isContinuing(candidate, position)))
+        continuing.push(candidate);
+      if (!left.has(candidate)) unread.delete(candidate);
+    }
+    return continuing;
+  };
+
   return {
     decided: (): Placement => placement,
+    attempt,
 
     /** Continues positions in the files that have their device, inode and content. */
     resumeByKey: async (left: Set<Candidate>) => {
       for (const candidate of left) {
         const key = fileKey(candidate.file.stat);
         const position = unfinished.get(key);
-        if (isPacked(candidate) || !position || !(await isContinued(candidate, position))) continue;
+        if (isPacked(candidate) || !position) continue;
+        if (!(await attempt(left, candidate, () => isContinued(candidate, position)))) continue;
         left.delete(candidate);
         resume(candidate, key, position);
       }
@@ -294,7 +325,7 @@ const createPlacement = (context: PlacementContext) => {
     unpackAll: async (left: Set<Candidate>) => {
       for (const candidate of [...left]) {
         if (!isPacked(candidate) || candidate.isContent) continue;
-        const content = await unpack(candidate);
+        const content = await attempt(left, candidate, () => unpack(candidate));
         left.delete(candidate);
         if (content) left.add(content);
       }
@@ -306,9 +337,11 @@ const createPlacement = (context: PlacementContext) => {
      */
     resumeByContent: async (left: Set<Candidate>) => {
       const unread = new Set<Candidate>();
-      for (const candidate of left) if (!(await isRead(candidate))) unread.add(candidate);
+      for (const candidate of [...left])
+        if ((await attempt(left, candidate, () => isRead(candidate))) === false)
+          unread.add(candidate);
       for (const [key, position] of byOffset(unfinished)) {
-        const continuing = await findContinuing(unread, position);
+        const continuing = await findContinuing(left, unread, position);
         const [longest] = continuing.toSorted((a, b) => b.file.stat.size - a.file.stat.size);
         // Files that begin alike: it may be another one, which is gone.
         const alike = continuing.filter(({ base }) => base === position.path);

@@ -138,7 +138,7 @@ export const createReaders = (
         file.isInUse = false;
       }
     }
-    if (failed.size > 0) return retryMs;
+    if (failed.size > 0) return hasRead ? 0 : retryMs;
     fault.succeeded();
     return hasRead ? 0 : pauseOf(mountpoint);
   };

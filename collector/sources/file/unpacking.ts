@@ -1,6 +1,6 @@
 /* Replaces compressed files by their contents, a piece a pass, so that discovery waits for none of them. */
 import { dirname } from "node:path";
-import type { CompressedFile } from "./compressed-file.ts";
+import { type CompressedFile, contentLimits } from "./compressed-file.ts";
 import type { Candidate } from "./file-opener.ts";
 import type { Ledgers } from "./ledger.ts";
 import { fileKey, printOf } from "./position.ts";
@@ -22,11 +22,15 @@ const damagedPassesMax = 3_600;
 /** Creates what replaces a compressed file by its content. `isOlder` reports whether a file is older than the following of its name. */
 export const createUnpacking = (
   { files, ledgers }: { files: Pick<SourceFiles, "packed">; ledgers: Ledgers },
-  { held, incomplete }: { held: Candidate[]; incomplete: Set<string> },
+  {
+    held,
+    incomplete,
+    missing,
+  }: { held: Candidate[]; incomplete: Set<string>; missing: { path: string; bytes: number }[] },
   isOlder: (candidate: Candidate) => boolean,
 ) => {
-  /** One is measured at a time. */
-  let isMeasuring = false;
+  /** The bytes that this pass has measured. */
+  let measured = 0;
 
   /** Whether the ledger has a compressed file, as its beginning shows. It takes an older one. */
   const isRead = async (candidate: Candidate, packed: CompressedFile): Promise<boolean> => {
@@ -50,9 +54,21 @@ export const createUnpacking = (
       return undefined;
     }
     const found =
-      damagedPasses > 0 ? "damaged" : isMeasuring ? "measuring" : await packed.content();
-    if (typeof found === "object") return { ...candidate, file: found, isContent: true };
-    if (found === "measuring") isMeasuring = true;
+      damagedPasses > 0
+        ? "damaged"
+        : measured >= contentLimits.measuredBytes
+          ? "measuring"
+          : await packed.content();
+    if (typeof found === "object") {
+      measured += found.stat.size;
+      return { ...candidate, file: found, isContent: true };
+    }
+    if (found === "measuring") measured = contentLimits.measuredBytes;
+    if (found === "damaged" && file.stat.links === 0) {
+      missing.push({ path: candidate.base, bytes: 0 });
+      await file.close();
+      return undefined;
+    }
     const passes = found === "damaged" ? damagedPasses + 1 : 0;
     held.push({ ...candidate, unpacking: { ...unpacking, damagedPasses: passes } });
     if (passes < damagedPassesMax) incomplete.add(dirname(file.realPath));
