@@ -37,7 +37,7 @@ it("is not ready before it closes its listeners, and serves until then", async (
   await logged(core, "stopping");
   expect(await readiness()).toMatchObject({
     status: 503,
-    checks: [{ name: "stopping", status: "not_ready" }, {}, {}, {}, {}, {}],
+    checks: [{ name: "stopping", status: "not_ready" }, {}, {}, {}, {}, {}, {}],
   });
   // The process is up, and other requests are served.
   expect((await fetch(`${origin}/healthz`)).status).toBe(200);

@@ -160,12 +160,6 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     }
   };
 
-  const storePending = async () => {
-    await ledgers.storeChanges((changes) => losses.store(gaps, [...pending, ...changes]));
-    pending.length = 0;
-    gaps.length = 0;
-  };
-
   /** Follows what was decided on, and stores where it begins. */
   const begin = async (placement: Placement, newPatterns: ReadonlySet<string>) => {
     copies.hold(placement.held);
@@ -175,7 +169,9 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     // In one transaction with the marker: after a crash in between, "end" would mean a later end.
     for (const pattern of newPatterns)
       pending.push({ source: fileCheckpoints, key: `pattern:${pattern}`, value: "" });
-    await storePending();
+    await ledgers.storeChanges((changes) => losses.store(gaps, [...pending, ...changes]));
+    pending.length = 0;
+    gaps.length = 0;
   };
 
   const prune = createPruning(dependencies, {
