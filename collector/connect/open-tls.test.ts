@@ -76,6 +76,16 @@ describe("a tunnel", () => {
     expect(proxy.requests).toEqual([]);
   });
 
+  it("ends when TLS throws", async () => {
+    const proxy = await startProxy();
+    const resume = () => {
+      throw new Error("no TLS");
+    };
+    await expect(open(through(proxy.url), { resume })).rejects.toThrow("no TLS");
+    expect(proxy.requests).toHaveLength(1);
+    await expect.poll(proxy.count).toBe(0);
+  });
+
   it("resumes the TLS session of the tunnel before", async () => {
     const proxy = await startProxy();
     const resume = createResumeTls();

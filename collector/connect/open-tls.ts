@@ -20,16 +20,17 @@ export const openTls = async (
 ): Promise<TLSSocket> => {
   const proxy = choice && chooseProxy(choice, settings);
   const tunnel = proxy && (await openTunnel(proxy, settings, signal));
-  const socket = resume((session) =>
-    connect({ ...settings, ...(tunnel && { socket: tunnel }), ...session }),
-  );
-  // Whoever uses the connection listens for more.
-  socket.on("error", () => undefined);
+  let socket: TLSSocket | undefined;
   try {
+    socket = resume((session) =>
+      connect({ ...settings, ...(tunnel && { socket: tunnel }), ...session }),
+    );
+    // Whoever uses the connection listens for more.
+    socket.on("error", () => undefined);
     await once(socket, "secureConnect", { signal });
     return socket;
   } catch (cause) {
-    socket.destroy();
+    (socket ?? tunnel)?.destroy();
     signal.throwIfAborted();
     if (proxy === undefined || !isForeign(cause)) throw cause;
     throw new ProxyError(
