@@ -33,6 +33,16 @@ it.each(["socks5://user:secret@proxy.test", "http://user:secret@[::", "::"])(
   },
 );
 
+it.each(["http://user:50%@proxy.test", "http://%ff:x@proxy.test"])(
+  "rejects the credentials of %s without a word of them",
+  (text) => {
+    expect(() => nameOf({ HTTPS_PROXY: text })).toThrow(
+      /^HTTPS_PROXY has credentials that are not percent-encoded: % is %25$/,
+    );
+    expect(nameOf({ HTTPS_PROXY: text.replace(/%(ff)?/, "%25") })).toBe("proxy.test:80");
+  },
+);
+
 it("says how ingest and management are reached, and that a proxy of the environment is not used", () => {
   const config = {
     forwarder: { endpoint: "ingest.test:8443" },

@@ -40,8 +40,19 @@ const proxyOfEnvironment = (variables: Environment): ConnectProxy | undefined =>
   const url = URL.parse(text.includes("://") ? text : `http://${text}`);
   if (url === null || !/^https?:$/.test(url.protocol))
     throw new ProxyError("HTTPS_PROXY is not the URL of an http:// or https:// proxy");
+  if (!isPercentEncoded(url.username + url.password))
+    throw new ProxyError("HTTPS_PROXY has credentials that are not percent-encoded: % is %25");
   const noProxy = (variables.NO_PROXY || variables.no_proxy || "").split(/[\s,]+/);
   return { url: url.href, noProxy, credentialsFile: undefined, caFile: undefined };
+};
+
+const isPercentEncoded = (text: string) => {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
 };
 
 /** Names a proxy to people: `host:port`. */
