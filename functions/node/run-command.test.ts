@@ -144,6 +144,35 @@ it("S3: the program inherits no descriptor, not even one that core inherited", (
   expect({ stdout, stderr }).toEqual({ stdout: "/dev/null\n", stderr: "" });
 });
 
+it("S1: rejects a run for which no descriptor is free, and runs the next", () => {
+  const program = `
+      import { closeSync, openSync } from "node:fs";
+      import { createCommand } from ${JSON.stringify(new URL("./run-command.ts", import.meta.url).href)};
+      const command = createCommand({
+        name: "command",
+        Fault: Error,
+        command: ${JSON.stringify(script("cat"))},
+        path: "/usr/bin:/bin",
+        log: console,
+      });
+      const taken = [];
+      try {
+        for (;;) taken.push(openSync("/dev/null"));
+      } catch {}
+      const rejected = await command.run("").catch(({ message, cause }) => message + ", " + cause.code);
+      taken.forEach((descriptor) => closeSync(descriptor));
+      process.stdout.write(rejected + "; then " + new TextDecoder().decode(await command.run("answer")));`;
+  const { stdout, stderr } = spawnSync(
+    "/bin/sh",
+    ["-c", 'ulimit -n 1000; exec "$0" --input-type=module -e "$1"', process.execPath, program],
+    { encoding: "utf8", timeout: 60_000 },
+  );
+  expect({ stdout, stderr }).toEqual({
+    stdout: "the command could not be run, EMFILE; then answer",
+    stderr: "",
+  });
+});
+
 it("logs the first 4 KiB of stderr", async () => {
   await expect(
     run("echo the token is locked >&2; head -c 10000 /dev/zero | tr '\\0' x >&2; exit 1"),

@@ -170,6 +170,12 @@ const runOnce = (
       detached: true,
       stdio,
     }) as CommandProcess;
+    const couldNotRun = (cause: unknown) => new Fault(`the ${name} could not be run`, { cause });
+    // Without a free descriptor, Node returns a child that has no pipes and then emits why.
+    if (child.stdin === undefined) {
+      child.on("error", (cause) => reject(couldNotRun(cause)));
+      return;
+    }
     const stdout: Buffer[] = [];
     let stdoutBytes = 0;
     const stderr = keepHead(child.stderr, stderrBytesMax);
@@ -195,7 +201,7 @@ const runOnce = (
       if (stdoutBytes <= stdoutBytesMax) stdout.push(chunk);
       else settle(new Fault(`the ${name} answered more than ${stdoutBytesMax} bytes`));
     });
-    child.on("error", (cause) => settle(new Fault(`the ${name} could not be run`, { cause })));
+    child.on("error", (cause) => settle(couldNotRun(cause)));
     // A process that it left running may keep the pipes open. After that process is killed, the rest of the output is still read.
     child.on("exit", () => killGroup(child));
     child.on("close", (code, signal) => {
