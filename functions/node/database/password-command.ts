@@ -9,7 +9,7 @@ export interface PasswordCommand {
   next(): Promise<string>;
   /** Returns what `next` returned last. */
   latest(): string;
-  /** Makes the next call of `next` run the program: the server has refused the password. */
+  /** Ends the time for which a result is kept, also that of a run under way: the server has refused the password. */
   forget(): void;
 }
 
@@ -30,10 +30,12 @@ export const createPasswordCommand = (
   let kept = Promise.resolve("");
   let keptUntil = Number.NEGATIVE_INFINITY;
   let latest = "";
+  let refusals = 0;
   const run = async () => {
+    const refusalsBefore = refusals;
     try {
       latest = readPassword(await program.run(""));
-      keptUntil = clock.monotonic() + keptMs;
+      if (refusals === refusalsBefore) keptUntil = clock.monotonic() + keptMs;
       return latest;
     } catch (cause) {
       keptUntil = clock.monotonic() + retryMs;
@@ -49,6 +51,7 @@ export const createPasswordCommand = (
     },
     latest: () => latest,
     forget() {
+      refusals += 1;
       keptUntil = Number.NEGATIVE_INFINITY;
     },
   };
