@@ -37,11 +37,13 @@ export const createExportClient = async (
   );
   const tls = await loadFiles({ name: "export TLS", paths, log, load: () => readTls(config) });
   const headersFile = followed.find(({ name }) => name === "SVC_EXPORT_HEADERS_FILE");
-  const connect = () => createRetirable(create({ ...config, clock, tls: tls.current() }));
-  let used = connect();
-  tls.subscribe(() => {
+  const connect = (material: OtlpClientOptions["tls"]) =>
+    createRetirable(create({ ...config, clock, tls: material }));
+  let used = connect(tls.current());
+  tls.subscribe((material) => {
+    const next = connect(material);
     used.retire();
-    used = connect();
+    used = next;
   });
   return {
     tls,

@@ -23,7 +23,7 @@ export interface ReloadedFiles {
 /** A value made from files. */
 export interface Reloaded<Value> extends ReloadedFiles {
   current(): Value;
-  /** Calls `apply` with every later value. */
+  /** Calls `apply` with every later value, before it is `current`; a throw rejects the value. */
   subscribe(apply: (value: Value) => void): void;
 }
 
@@ -50,25 +50,35 @@ export const loadFiles = async <Value>({
   // Taken before the load, so that the next check notices a change during it.
   let stamp = stampOf(paths);
   let value = await load();
+  /** Since the value was loaded. */
+  let isChanged = false;
   let fault: string | undefined;
   let checking = Promise.resolve();
   const subscribers: ((value: Value) => void)[] = [];
 
   const reload = async () => {
     const found = stampOf(paths);
-    if (found === stamp && fault === undefined && !isSuspect()) return;
+    isChanged ||= found !== stamp;
+    if (!isChanged && fault === undefined && !isSuspect()) return;
     stamp = found;
     try {
-      value = await load();
-      for (const apply of subscribers) apply(value);
+      const next = await load();
+      for (const apply of subscribers) apply(next);
+      value = next;
       fault = undefined;
-      log.info({ files: name }, "files have changed and are in use");
+      log.info(
+        { files: name },
+        isChanged ? "files have changed and are in use" : "the unchanged value is accepted again",
+      );
+      isChanged = false;
     } catch (err) {
       const message = describe(err);
       if (message !== fault)
         log.warn(
           { files: name, err },
-          "files have changed and cannot be used; the old ones are kept",
+          isChanged
+            ? "files have changed and cannot be used; the old ones are kept"
+            : "the unchanged value is no longer accepted",
         );
       fault = message;
     }
