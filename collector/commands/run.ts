@@ -3,6 +3,7 @@ import { setFlagsFromString } from "node:v8";
 import { rfc3339 } from "#kit/clock.ts";
 import { drainOnEscape } from "#kit/contain-failures.ts";
 import { createLineLog } from "#kit/line-log.ts";
+import type { Log } from "#kit/log.ts";
 import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import { resumePendingConfig } from "../config/desired-state.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
@@ -53,7 +54,7 @@ With SVC_TRACES_URL it sends traces of its own work there.
     };
     const mounts = createMounts(env.clock);
     const log = createLineLog(loaded.config.log, env.stdout, env.clock);
-    const tracer = await openTracer(env);
+    const tracer = await openTracer(env, log);
     flushCompileCache();
     // By default V8 lets garbage double the heap before a collection, and telemetry passing through is mostly garbage. This saves a third
     // of the memory under load, and costs a few per cent of the throughput.
@@ -80,11 +81,11 @@ With SVC_TRACES_URL it sends traces of its own work there.
 });
 
 /** Returns the tracer that the environment configures. Imports OpenTelemetry's SDK only if it configures one. */
-const openTracer = async (env: CollectorEnv): Promise<Tracer> => {
+const openTracer = async (env: CollectorEnv, log: Pick<Log, "warn">): Promise<Tracer> => {
   const names = Object.keys(env.variables);
   if (!names.some((name) => name.startsWith("SVC_TRACES_") && env.variables[name])) return untraced;
   const { createCollectorTracer } = await import("./create-collector-tracer.ts");
-  return createCollectorTracer(env);
+  return createCollectorTracer(env, log);
 };
 
 /** Creates the function that creates the source of a config entry. */

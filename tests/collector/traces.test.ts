@@ -8,6 +8,7 @@ import { createTracer } from "#kit/tracing/create-tracer.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import { createTestCollectorEnv } from "../fakes/collector-env.ts";
 import { peerError } from "../fakes/ingest-peer.ts";
+import { createTestLog } from "../fakes/log.ts";
 import { runCollector } from "../support/collector-command.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { exportByGrpc, traceRequest } from "../support/otlp.ts";
@@ -174,22 +175,34 @@ it.each([
 });
 
 it.each([
-  ["api-key=new", "new"],
-  ["nonsense", "old"],
-])("a collector reads SVC_TRACES_HEADERS_FILE for each batch: %s", async (contents, sent) => {
-  const path = join(newFolder(), "headers");
-  writeFileSync(path, "api-key=old");
-  const tracer = await createCollectorTracer({
-    hostname: "host.test",
-    variables: {
-      SVC_TRACES_URL: receiver.url,
-      SVC_TRACES_HEADERS_FILE: path,
-      SVC_TRACES_SAMPLE_PERCENT: "100",
-    },
-  });
-  receiver.headers.splice(0);
-  writeFileSync(path, contents);
-  tracer.begin({ name: "work", kind: "internal" })?.end();
-  await tracer.close();
-  expect(receiver.headers.map((headers) => headers["api-key"])).toEqual([sent]);
-});
+  ["api-key=new", "new", 0],
+  ["nonsense", "old", 1],
+])(
+  "a collector reads SVC_TRACES_HEADERS_FILE for each batch: %s",
+  async (contents, sent, warnings) => {
+    const path = join(newFolder(), "headers");
+    writeFileSync(path, "api-key=old");
+    const log = createTestLog();
+    const env = {
+      hostname: "host.test",
+      variables: {
+        SVC_TRACES_URL: receiver.url,
+        SVC_TRACES_HEADERS_FILE: path,
+        SVC_TRACES_SAMPLE_PERCENT: "100",
+      },
+    };
+    const tracer = await createCollectorTracer(env, log);
+    receiver.headers.splice(0);
+    writeFileSync(path, contents);
+    // Two full batches, each of which is sent at once.
+    for (let batch = 1; batch <= 2; batch += 1) {
+      for (let count = 0; count < 512; count += 1)
+        tracer.begin({ name: "work", kind: "internal" })?.end();
+      await expect.poll(() => receiver.headers.length).toBe(batch);
+    }
+    await tracer.close();
+    expect(receiver.headers.map((headers) => headers["api-key"])).toEqual([sent, sent]);
+    expect(log.lines).toHaveLength(warnings);
+    expect(log.text()).not.toContain("nonsense");
+  },
+);
