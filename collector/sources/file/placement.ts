@@ -235,9 +235,14 @@ const createPlacement = (context: PlacementContext) => {
 
   const unpack = createUnpacking(context, placement, isOlder);
 
+  /** Notes that a generation to be read lies beside a name that was never followed: older ones may be gone. */
+  const noteFirstSeen = ({ base, isFound }: Candidate) => {
+    if (!isFound && !isKnown(base)) placement.firstSeen.add(base);
+  };
+
   /** Returns how much of a file is read, by the ledger, into which it puts files that are older than the following of their name. */
   const findRead = async (candidate: Candidate): Promise<number | "all" | undefined> => {
-    const { file, base, isFound } = candidate;
+    const { file, base } = candidate;
     const { size } = file.stat;
     const read = size === 0 ? undefined : await ledgers.of(base).find(file);
     if (read) return read.size === size ? "all" : read.size;
@@ -245,7 +250,7 @@ const createPlacement = (context: PlacementContext) => {
       await markAsRead(candidate);
       return "all";
     }
-    if (!isFound && !isKnown(base)) placement.firstSeen.add(base);
+    noteFirstSeen(candidate);
     return undefined;
   };
 
@@ -327,7 +332,9 @@ const createPlacement = (context: PlacementContext) => {
         if (!isPacked(candidate) || candidate.isContent) continue;
         const content = await attempt(left, candidate, () => unpack(candidate));
         left.delete(candidate);
-        if (content) left.add(content);
+        // Its name may be followed once it is unpacked.
+        if (content === "held") noteFirstSeen(candidate);
+        else if (content) left.add(content);
       }
     },
 

@@ -45,7 +45,7 @@ export const createUnpacking = (
   };
 
   /** Returns the content of a compressed file. Closes one that is read, and holds one that is not measured yet or not complete. */
-  return async (candidate: Candidate): Promise<Candidate | undefined> => {
+  return async (candidate: Candidate): Promise<Candidate | "held" | undefined> => {
     const { file } = candidate;
     const unpacking = unpackingOf(candidate, files);
     const { packed, damagedPasses } = unpacking;
@@ -72,6 +72,6 @@ export const createUnpacking = (
     const passes = found === "damaged" ? damagedPasses + 1 : 0;
     held.push({ ...candidate, unpacking: { ...unpacking, damagedPasses: passes } });
     if (passes < damagedPassesMax) incomplete.add(dirname(file.realPath));
-    return undefined;
+    return "held";
   };
 };
