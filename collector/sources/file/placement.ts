@@ -171,8 +171,11 @@ const createComparisons = (
   /** Whether a file has nothing but what was read of a followed one. */
   isReadBeginning: async ({ file, base }: Candidate): Promise<boolean> => {
     const { size } = file.stat;
-    for (const { position, file: followed } of tailsOf(base))
-      if (position.offset >= size && (await isBeginningOf(file, size, followed))) return true;
+    for (const { position, file: followed } of tailsOf(base)) {
+      if (position.offset < size || !(await isBeginningOf(file, size, followed))) continue;
+      // A truncation that nobody has noticed yet: the position is that of other bytes.
+      if (await continues(followed, (await followed.restat()).size, position)) return true;
+    }
     return false;
   },
 
