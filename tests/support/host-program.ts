@@ -1,4 +1,5 @@
-import { appendFile, readFile, stat, writeFile } from "node:fs/promises";
+import { appendFileSync } from "node:fs";
+import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { parseDocument } from "yaml";
@@ -84,13 +85,14 @@ export const createHostProgram = (
     /** Makes the log its only source, read from the beginning. */
     tail: async () => {
       await edit(["sources"], [{ type: "file", include: [log], start_at: "beginning" }]);
-      await appendFile(log, "");
+      appendFileSync(log, "");
     },
     /** Sets a value of the config. */
     edit,
     /** Appends lines to the log, each after the name of the host. */
+    // Not as a promise: of two at once, the later may write first.
     write: (...lines: string[]) =>
-      appendFile(log, lines.map((line) => `${deviceId} ${line}\n`).join("")),
+      appendFileSync(log, lines.map((line) => `${deviceId} ${line}\n`).join("")),
     start: () => {
       program = startProgram("collector/main.ts", ["run", "--config", config]);
     },
