@@ -25,7 +25,7 @@ export const openTls = async (
     socket = resume((session) =>
       connect({ ...settings, ...(tunnel && { socket: tunnel }), ...session }),
     );
-    // Whoever uses the connection listens for more.
+    // The user of the connection adds listeners of its own.
     socket.on("error", () => undefined);
     await once(socket, "secureConnect", { signal });
     return socket;

@@ -29,7 +29,7 @@ export interface ConfigReport {
   valid: boolean;
   /** The errors of the file, or why a desired config is not applied. */
   errors: readonly string[];
-  /** What its sources warn of. */
+  /** The warnings of its sources. */
   warnings: readonly SourceWarning[];
   runningConfigHash: string | null;
   desiredConfigHash: string | undefined;

@@ -20,7 +20,7 @@ export type SourceSettings =
   | Exclude<SourceConfig, FileConfig>
   | (FileConfig & { readonly rules: FileRules });
 
-/** What a source does not read, or reads otherwise than its config may mean. */
+/** A warning: a source leaves something out, or reads it in another way than the config may mean. */
 export interface SourceWarning {
   /** Names the kind, such as `no_match`. */
   readonly code: string;
@@ -29,7 +29,7 @@ export interface SourceWarning {
   /** A pattern of the config, or the first of the files that it is about. */
   readonly path: string;
   readonly count: number;
-  /** What is so, and what helps. */
+  /** The fault, and how to mend it. */
   readonly message: string;
 }
 

@@ -174,7 +174,7 @@ export const CollectorStatus = v.object({
     v.object({
       name: v.string(),
       counters: v.record(v.string(), v.number()),
-      /** What it does not read, or reads otherwise than its config may mean. */
+      /** The warnings of the source. */
       warnings: v.optional(
         v.array(
           v.object({

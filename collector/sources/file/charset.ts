@@ -86,7 +86,7 @@ export const createCharset = (configured: Encoding, start: Buffer): Charset => {
   };
 };
 
-/** Of so many of its characters one has a NUL in UTF-16: blanks and digits have one in every script. */
+/** In UTF-16, at least one character in this many has a NUL byte: blanks and digits have one, whatever the script. */
 const charactersOfNul = 10;
 
 /**

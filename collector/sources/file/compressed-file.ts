@@ -33,7 +33,7 @@ const piecesOf = async function* (file: LogFile): AsyncGenerator<Buffer> {
 const decompress = (packed: LogFile): AsyncIterator<Buffer> => {
   const gunzip = createGunzip();
   const pieces = Readable.from(piecesOf(packed), { highWaterMark: 1 });
-  // Whoever iterates receives its error.
+  // The iterator throws its error.
   pipeline(pieces, gunzip, () => undefined);
   return gunzip[Symbol.asyncIterator]();
 };

@@ -47,7 +47,7 @@ const log = (name: string) => join(dir, `${name}.log`);
 const write = (from: number, to: number) =>
   appendFileSync(log("good"), `${lines(from, to).join("\n")}\n`);
 
-/** What lies beside a good log, and the records that are stored of it. */
+/** The files beside a good log, and how many records are stored of them. */
 const inputs: Readonly<Record<string, { records: number; write(): void }>> = {
   "a line of 100 MB": {
     records: 100,

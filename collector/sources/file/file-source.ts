@@ -171,7 +171,7 @@ export const createFileSource = (
   };
 };
 
-/** What holds unless the config says otherwise: the most files that are open, and how these are read. */
+/** The defaults: the most files that are open, and how they are read. */
 const openFilesMax = 10_000;
 const tailDefaults = { partialAfterMs: 5_000, encoding: "utf-8" } as const;
 

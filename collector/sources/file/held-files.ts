@@ -48,7 +48,7 @@ export const createHeldFiles = (
     await reader.look(tail);
     const bytes = tail.size - tail.position.offset;
     if (bytes === 0) return await end(tail);
-    // What nothing continues is a gap.
+    // The next pass follows what continues it, or counts a gap.
     await append([], { checkpoints: [reader.checkpoint(tail)], signal });
     await unfollow(tail);
     discovery.expectUnfinished();
@@ -81,13 +81,15 @@ export const createHeldFiles = (
     unpark: (key: string) => parked.delete(key),
     /** Closes files of which all is stored that was seen. They are opened again when they have changed. */
     park: async (count: number) => {
-      const idle = [...followed.values()].filter(
-        ({ tail, isInUse }) =>
-          !isInUse && tail.isExhausted && tail.seen?.size === tail.position.offset && isFound(tail),
-      );
+      // Checked again at its turn: while one is closed, another may be read.
+      const isIdle = ({ tail, isInUse }: Followed) =>
+        !isInUse && tail.isExhausted && tail.seen?.size === tail.position.offset && isFound(tail);
+      const idle = [...followed.values()].filter(isIdle);
       idle.sort((a, b) => a.tail.changedAt - b.tail.changedAt);
-      for (const { tail } of idle.slice(0, count)) {
-        if (tail.seen) parked.set(tail.key, tail.seen);
+      for (const file of idle.slice(0, count)) {
+        const { tail } = file;
+        if (!isIdle(file) || tail.seen === undefined) continue;
+        parked.set(tail.key, tail.seen);
         await unfollow(tail);
       }
     },

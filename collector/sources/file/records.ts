@@ -14,7 +14,7 @@ interface RecordOptions {
   /** How lines are joined; undefined if each is a record. */
   readonly multiline: Multiline | undefined;
   readonly until: ReadUntil;
-  /** Whether the file goes on behind the chunk. */
+  /** The file has more bytes after the chunk. */
   readonly isFull: boolean;
   /** Whether a larger chunk can be read of it. */
   readonly isLargest: boolean;

@@ -186,7 +186,7 @@ export interface LastPlace {
 export interface PatternWalk {
   /** The directories in which its files lie, by the last call of `find`. */
   places(): readonly LastPlace[];
-  /** What the last call of `find` left out. */
+  /** Returns the paths that the last call of `find` left out. */
   passedOver(): PassedOver;
   /** Returns the paths in the order of names: the same array as before, if no directory on the way has changed. */
   find(): Promise<readonly FoundPath[]>;
