@@ -139,6 +139,12 @@ export const sendDiagMessage = declareMessage({
   requestId: textField(1),
 });
 
+/** `svc.ingest.v1.CaBundleNumbers`. */
+export const caBundleNumbersMessage = declareMessage({
+  ingest: integerField(1),
+  management: integerField(2),
+});
+
 /** `svc.ingest.v1.StatusAnswer`. */
 export const statusAnswerMessage = declareMessage({
   seq: integerField(1),
@@ -148,6 +154,7 @@ export const statusAnswerMessage = declareMessage({
   desiredConfig: optionalField(desiredConfigMessage.field(5)),
   renewNow: flagField(6),
   sendDiag: optionalField(sendDiagMessage.field(7)),
+  caBundles: optionalField(caBundleNumbersMessage.field(8)),
 });
 
 /** `svc.ingest.v1.ConfigAssigned`. */

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { Identifier, Platform, Sha256Hex, Text, Timestamp, WholeNumber } from "../values.ts";
+import { CaBundles } from "./ca-bundle.ts";
 
 /** PEM of a PKCS#10 request. Its faults are `csr_invalid`, not schema faults. */
 export const CsrPem = v.pipe(Text, v.maxLength(65_536, "must be at most 64 KiB"));
@@ -30,6 +31,8 @@ export const CertificateIssued = v.object({
   renew_after: Timestamp,
   heartbeat_interval_seconds: WholeNumber(1),
   server_time: Timestamp,
+  /** An older core does not publish bundles. */
+  ca_bundles: v.optional(CaBundles),
 });
 
 /** The response of enroll and renew on the wire. */

@@ -14,6 +14,7 @@ import {
   Timestamp,
   WholeNumber,
 } from "../values.ts";
+import { CaBundleNumbers } from "./ca-bundle.ts";
 import { ProofFields } from "./proof.ts";
 import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
 
@@ -111,6 +112,14 @@ export const HeartbeatRequest = v.object({
   process: v.optional(v.object(schemasOf(reportedNumbers.process))),
   /** From the collector's config; those of the enrollment policy win. Without it the host reports none. */
   labels: v.optional(Labels),
+  /** The numbers of the CA bundles that the host has; null without one. `pinned`: its config takes none. An older collector reports nothing. */
+  ca_bundles: v.optional(
+    v.object({
+      ingest: v.nullable(WholeNumber(1)),
+      management: v.nullable(WholeNumber(1)),
+      pinned: Flag,
+    }),
+  ),
 });
 
 /** A parsed heartbeat: within bounds, with free text truncated and without control characters. */
@@ -129,6 +138,8 @@ export const HeartbeatResponse = v.object({
   desired_config: v.nullable(v.object({ config_id: v.string(), config_hash: Sha256Hex })),
   renew_now: v.boolean(),
   send_diag: v.optional(v.object({ request_id: Id })),
+  /** An older core does not publish bundles. */
+  ca_bundles: v.optional(CaBundleNumbers),
 });
 
 /** The response on the wire. */

@@ -2,7 +2,7 @@ import canonicalize from "canonicalize";
 import { TextUpTo, Timestamp } from "../values.ts";
 
 /** The purpose of a proof; a proof is valid only for its purpose. */
-export type ProofPurpose = "renew" | "heartbeat" | "config_desired" | "diag";
+export type ProofPurpose = "renew" | "heartbeat" | "config_desired" | "diag" | "ca_bundle";
 
 /** The largest body of a management request, which core buffers before it knows that the caller has signed it. */
 export const managementBytesMax = 64 * 1024;

@@ -688,6 +688,14 @@ export declare type StatusAnswer = Message<"svc.ingest.v1.StatusAnswer"> & {
    * @generated from field: svc.ingest.v1.SendDiag send_diag = 7;
    */
   sendDiag?: SendDiag | undefined;
+
+  /**
+   * The numbers of the newest CA bundles; 0 where none is published. The host fetches one with `POST /v1/collector/ca-bundle`. Absent: this
+   * core publishes none.
+   *
+   * @generated from field: svc.ingest.v1.CaBundleNumbers ca_bundles = 8;
+   */
+  caBundles?: CaBundleNumbers | undefined;
 };
 
 /**
@@ -695,6 +703,27 @@ export declare type StatusAnswer = Message<"svc.ingest.v1.StatusAnswer"> & {
  * Use `create(StatusAnswerSchema)` to create a new message.
  */
 export declare const StatusAnswerSchema: GenMessage<StatusAnswer>;
+
+/**
+ * @generated from message svc.ingest.v1.CaBundleNumbers
+ */
+export declare type CaBundleNumbers = Message<"svc.ingest.v1.CaBundleNumbers"> & {
+  /**
+   * @generated from field: uint32 ingest = 1;
+   */
+  ingest: number;
+
+  /**
+   * @generated from field: uint32 management = 2;
+   */
+  management: number;
+};
+
+/**
+ * Describes the message svc.ingest.v1.CaBundleNumbers.
+ * Use `create(CaBundleNumbersSchema)` to create a new message.
+ */
+export declare const CaBundleNumbersSchema: GenMessage<CaBundleNumbers>;
 
 /**
  * @generated from message svc.ingest.v1.DesiredConfig
