@@ -1,4 +1,5 @@
-import { jsonb } from "drizzle-orm/pg-core";
+import { jsonb, primaryKey } from "drizzle-orm/pg-core";
+import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import {
   bigint,
   integer,
@@ -94,3 +95,17 @@ export const retentionClock = singleRowTable("retention_clock", {
   /** Until then an operator lets more than one day of data be dropped on a day. */
   confirmedUntil: nullable.timestamp(),
 });
+
+/** The authorities that core has published for hosts, by channel. A higher number is newer; numbers may be missing. */
+export const caBundle = table(
+  "ca_bundle",
+  {
+    channel: text().$type<CaChannel>(),
+    number: integer(),
+    /** Of `pem`, in hex. */
+    sha256: text(),
+    pem: text(),
+    publishedAt: timestamp(),
+  },
+  (columns) => [primaryKey({ columns: [columns.channel, columns.number] })],
+);

@@ -1,6 +1,5 @@
 import * as v from "valibot";
 import { Identifier, Platform, Sha256Hex, Text, Timestamp, WholeNumber } from "../values.ts";
-import { CaBundles } from "./ca-bundle.ts";
 
 /** PEM of a PKCS#10 request. Its faults are `csr_invalid`, not schema faults. */
 export const CsrPem = v.pipe(Text, v.maxLength(65_536, "must be at most 64 KiB"));
@@ -16,6 +15,31 @@ export const EnrollRequest = v.object({
 
 /** A parsed enrollment request. */
 export type EnrollRequest = v.InferOutput<typeof EnrollRequest>;
+
+/** The largest bundle, in bytes of its PEM. */
+export const caBundleBytesMax = 64 * 1024;
+
+/**
+ * The authorities that core publishes for one channel. A host takes it only over a connection of that channel, which the authorities that
+ * it already has for it have verified, and only with a higher number than that of the bundle that it has.
+ */
+export const CaBundle = v.object({
+  /** One above that of the bundle before, at least. */
+  number: WholeNumber(1),
+  /** Of `pem`. */
+  sha256: Sha256Hex,
+  pem: v.pipe(v.string(), v.maxBytes(caBundleBytesMax)),
+  published_at: Timestamp,
+});
+
+/** A published bundle on the wire. */
+export type CaBundle = v.InferOutput<typeof CaBundle>;
+
+/** The newest bundles of both channels; null where none is published. */
+const CaBundles = v.object({
+  ingest: v.nullable(CaBundle),
+  management: v.nullable(CaBundle),
+});
 
 /** Response of enroll and renew: the certificate, and when to renew and report. */
 export const CertificateIssued = v.object({

@@ -14,7 +14,6 @@ import {
   Timestamp,
   WholeNumber,
 } from "../values.ts";
-import { CaBundleNumbers } from "./ca-bundle.ts";
 import { ProofFields } from "./proof.ts";
 import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
 
@@ -115,8 +114,8 @@ export const HeartbeatRequest = v.object({
   /** The numbers of the CA bundles that the host has; null without one. `pinned`: its config takes none. An older collector reports nothing. */
   ca_bundles: v.optional(
     v.object({
-      ingest: v.nullable(WholeNumber(1)),
-      management: v.nullable(WholeNumber(1)),
+      ingest: counters.null,
+      management: counters.null,
       pinned: Flag,
     }),
   ),
@@ -127,6 +126,15 @@ export type HeartbeatRequest = v.InferOutput<typeof HeartbeatRequest>;
 
 /** A heartbeat without `sent_at` and `proof`, as a collector composes it. */
 export type HeartbeatReport = Omit<v.InferInput<typeof HeartbeatRequest>, "sent_at" | "proof">;
+
+/** The numbers of the newest bundles; 0 where none is published. They only tell a host that it may fetch one. */
+const CaBundleNumbers = v.object({
+  ingest: WholeNumber(),
+  management: WholeNumber(),
+});
+
+/** The numbers of the newest bundles on the wire. */
+export type CaBundleNumbers = v.InferOutput<typeof CaBundleNumbers>;
 
 /**
  * Response: core's clock, the delay to the next heartbeat, the assigned config, whether to renew at once, and the open request for its

@@ -44,6 +44,12 @@ const otherColumns = {
     type: "text[]",
     from: ({ conditions }) => conditions.map(describeCondition),
   },
+  ingest_ca_bundle: { type: "bigint", from: ({ ca_bundles }) => ca_bundles?.ingest ?? null },
+  management_ca_bundle: {
+    type: "bigint",
+    from: ({ ca_bundles }) => ca_bundles?.management ?? null,
+  },
+  ca_pinned: { type: "boolean", from: ({ ca_bundles }) => ca_bundles?.pinned ?? null },
   forwarder_connected: { type: "boolean", from: ({ forwarder }) => forwarder.connected },
   forwarder_last_ack_at: {
     type: "timestamptz",
