@@ -15,6 +15,7 @@ import { createLogSigner, type LogSigner } from "./domain/completeness/write-sta
 import { createRestoreCheck } from "./domain/directory/restored.ts";
 import type { LicenseSource } from "./domain/licensing/license.ts";
 import { createEvenStreams } from "./domain/system/even-streams.ts";
+import { createBundlePublisher } from "./domain/system/publish-ca-bundle.ts";
 import { sendMsMax } from "./domain/watch/deliver.ts";
 import { coreJobsOf, statementJobOf } from "./jobs/core-jobs.ts";
 import { createDatabaseClock, followDatabase } from "./jobs/database-clock.ts";
@@ -65,6 +66,7 @@ const probeIntervalMs = 1000;
 /** Pause between statements of heartbeats, so that more hosts share each. */
 const heartbeatPauseMs = 10;
 const viewMs = 1000;
+const publishIntervalMs = 5000;
 
 /** Serves until SIGTERM or SIGINT, then finishes requests and jobs in flight and closes the database last. */
 const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore) => {
@@ -145,12 +147,19 @@ const openServing = async (
   const metrics = createMetrics(log);
   metrics.gauge("databaseConnections", databases.connections.count);
   metrics.gauge("databaseConnectionsMax", () => databases.connections.max);
+  const clock = followDatabase(systemClock, databaseClock);
+  const publishing = { db: databases.jobs.db, clock, entropy: systemEntropy, log };
   return {
     config,
     log,
     loaded,
     databases,
     databaseClock,
+    clock,
+    bundles: loaded.files.bundles.map((file) => ({
+      ...file,
+      ...createBundlePublisher(publishing, file),
+    })),
     metrics,
     tracer,
     signal,
@@ -196,7 +205,7 @@ const createCore = (serving: Serving): Core => {
       stopping,
     }),
     hourColumns: createHourColumns({ db, clock: systemClock, stopping }),
-    clock: followDatabase(systemClock, serving.databaseClock),
+    clock: serving.clock,
     entropy: systemEntropy,
     log,
     observe: metrics.observe,
@@ -233,6 +242,9 @@ const jobsOf = (core: Core, serving: Serving, checkRestore: () => Promise<void>)
   return [
     ...coreJobsOf(core, { send: createSendRequest({ clock: systemClock, msMax: sendMsMax }) }),
     ...(config.ingest ? [statementJobOf({ ...core, logSigner })] : []),
+    ...serving.bundles.map(
+      ({ channel, publish }): Job => [`CA bundle of ${channel}`, publishIntervalMs, publish],
+    ),
     ["core session", sessionIntervalMs, keepSession],
     ["database probe", probeIntervalMs, createDatabaseProbe(core, { clock, checkRestore })],
   ];
@@ -263,7 +275,7 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
     clock: databaseClock,
     ingest: serving.ingest,
     files,
-    followed: variables.followed,
+    followed: [...variables.followed, ...serving.bundles],
     natsFiles,
     license,
     isStopping,

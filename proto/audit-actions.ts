@@ -63,6 +63,7 @@ export const auditSentences = {
     "appended to the log of statements: {size} entries",
     "could not append to the log of statements",
   ),
+  "ca_bundle.publish": change("published/publish the CA bundle of {target}[: number {number}]"),
   "ingest_partition.drop": event(
     "dropped the stored day {target} after its retention[: {rows} rows]",
     "could not drop the stored day {target}",

@@ -198,6 +198,10 @@ export const coreVariables = {
   SVC_INGEST_SERVER_KEY_FILE: v.optional(TextVariable),
   /** CA bundle that verifies collectors; required with ingest */
   SVC_INGEST_CLIENT_CA_FILE: v.optional(TextVariable),
+  /**
+   * authorities by which hosts verify the ingest listener, PEM: core gives them to hosts
+   */
+  SVC_INGEST_CA_BUNDLE_FILE: v.optional(TextVariable),
   /** largest frame, compressed or not; at most 100,000 envelopes and attributes in any case */
   SVC_INGEST_MAX_FRAME_BYTES: v.optional(IntegerVariable(1024, 256 * 1024 * 1024), "4194304"),
   /** largest payload of one envelope */
@@ -257,6 +261,10 @@ export const coreVariables = {
   ),
   /** `host:port` at which hosts reach the ingest listener: fills in the same command */
   SVC_ADVERTISED_INGEST_ADDR: v.optional(AddressVariable),
+  /**
+   * authorities by which hosts verify `management.core_url`, PEM: core gives them to hosts
+   */
+  SVC_MANAGEMENT_CA_BUNDLE_FILE: v.optional(TextVariable),
   /** how often collectors send heartbeats */
   SVC_HEARTBEAT_INTERVAL: v.optional(DurationVariable(1), "60s"),
   /** collectors below this version are `unsupported_version` */
@@ -322,6 +330,8 @@ const ingestConfigOf = (values: CoreValues) =>
         serverCertFile: values.SVC_INGEST_SERVER_CERT_FILE ?? "",
         serverKeyFile: values.SVC_INGEST_SERVER_KEY_FILE ?? "",
         clientCaFile: values.SVC_INGEST_CLIENT_CA_FILE ?? "",
+        /** Null: core publishes no authorities of the listener. */
+        caBundleFile: values.SVC_INGEST_CA_BUNDLE_FILE ?? null,
         frameBytesMax: values.SVC_INGEST_MAX_FRAME_BYTES,
         payloadBytesMax: values.SVC_INGEST_MAX_PAYLOAD_BYTES,
         discardSpanNames: values.SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES ?? [],
@@ -373,6 +383,8 @@ const coreConfigOf = (
     bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null,
     trustLoopback: values.SVC_TRUST_LOOPBACK_OPS,
   },
+  /** Null: core publishes no authorities by which hosts verify its routes. */
+  managementCaBundleFile: values.SVC_MANAGEMENT_CA_BUNDLE_FILE ?? null,
   /** Null: the community edition. */
   license: values.SVC_LICENSE
     ? { token: values.SVC_LICENSE, publicKeyFile: values.SVC_LICENSE_PUBLIC_KEY_FILE ?? "" }

@@ -43,7 +43,10 @@ beforeEach(async () => {
 
 const follow = async (ingest: IngestConfig | null = null) => {
   const clock = { now: () => now };
-  const followed = await followFiles({ signer: local, ingest }, { cryptography, log, clock });
+  const followed = await followFiles(
+    { signer: local, ingest, managementCaBundleFile: null },
+    { cryptography, log, clock },
+  );
   return { ...followed, check: () => checkEach(followed.all) };
 };
 

@@ -21,6 +21,7 @@ import {
   readTrustedFile,
   withConfigError,
 } from "./config-files.ts";
+import { type FollowedBundle, followCaBundle } from "./follow-ca-bundle.ts";
 import { createNodeSigningKey } from "./node-cryptography.ts";
 import { loadFiles, type Reloaded, type ReloadOptions } from "./reload-files.ts";
 import { createCommand } from "./run-command.ts";
@@ -35,9 +36,10 @@ type FollowedSigner = Awaited<ReturnType<typeof followSigner>>;
  * start and at every change, a signing CA that the ingest listener would not trust is invalid.
  */
 export const followFiles = async (
-  { signer, ingest }: Pick<CoreConfig, "signer" | "ingest">,
+  config: Pick<CoreConfig, "signer" | "ingest" | "managementCaBundleFile">,
   needs: FollowNeeds,
 ) => {
+  const { signer, ingest } = config;
   let signing = null as FollowedSigner | null;
   const { tls } = await loadTogether({
     signing: async () => {
@@ -45,16 +47,19 @@ export const followFiles = async (
     },
     tls: () => ingest && followTls(ingest, signing, needs),
   });
+  const bundles = await followCaBundles(config, tls, needs);
   return {
     signing,
     tls,
+    /** Those that the configuration names. */
+    bundles,
     /** Returns core's own certificates that are in use. */
     certificates: (): OwnCertificate[] => [
       ...(signing ? [{ name: "enrollment_ca", notAfter: signing.signer.notAfter() } as const] : []),
       ...(tls ? [{ name: "ingest_server", notAfter: tls.current().certNotAfter } as const] : []),
     ],
-    /** In this order: if a CA is replaced in both files at once, each load must read the other's new file. */
-    all: [...(signing ? [signing.files] : []), ...(tls ? [tls] : [])],
+    /** In this order: if a CA is replaced in several files at once, each load must read the others' new files. */
+    all: [...(signing ? [signing.files] : []), ...(tls ? [tls] : []), ...bundles],
   };
 };
 
@@ -109,6 +114,28 @@ const followTls = (
       return readTlsFiles(config);
     },
   });
+
+const followCaBundles = async (
+  { ingest, managementCaBundleFile }: Pick<CoreConfig, "ingest" | "managementCaBundleFile">,
+  tls: Reloaded<TlsMaterial> | null,
+  needs: FollowNeeds,
+): Promise<FollowedBundle[]> => {
+  const bundles: FollowedBundle[] = [];
+  if (ingest?.caBundleFile && tls) {
+    const file = { channel: "ingest", variable: "SVC_INGEST_CA_BUNDLE_FILE" } as const;
+    const listener = { current: tls.current, certFile: ingest.serverCertFile };
+    bundles.push(
+      await followCaBundle({ ...file, path: ingest.caBundleFile }, { ...needs, tls: listener }),
+    );
+  }
+  if (managementCaBundleFile) {
+    const file = { channel: "management", variable: "SVC_MANAGEMENT_CA_BUNDLE_FILE" } as const;
+    bundles.push(
+      await followCaBundle({ ...file, path: managementCaBundleFile }, { ...needs, tls: null }),
+    );
+  }
+  return bundles;
+};
 
 /**
  * Throws `ConfigError` if the ingest listener would reject every certificate that core issues: a signing CA must be in

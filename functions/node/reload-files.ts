@@ -34,25 +34,33 @@ export interface ReloadOptions<Value> {
   paths: readonly string[] | (() => readonly string[]);
   /** Whether a check loads the value again although no file has changed. */
   isSuspect?: () => boolean;
+  /** The value while the first load fails; without it, `loadFiles` throws. */
+  initial?: Value;
   /** Throws if the files are invalid, with a message for an operator that quotes nothing. */
   load(): Promise<Value>;
   log: { info(fields: object, message: string): void; warn(fields: object, message: string): void };
 }
 
-/** Loads the value for the first time; throws what `load` throws. */
+/** Loads the value for the first time; throws what `load` throws, unless there is an initial value. */
 export const loadFiles = async <Value>({
   name,
   paths,
   isSuspect = () => false,
+  initial,
   load,
   log,
 }: ReloadOptions<Value>): Promise<Reloaded<Value>> => {
   // Taken before the load, so that the next check notices a change during it.
   let stamp = stampOf(paths);
-  let value = await load();
+  let fault: string | undefined;
+  let value = await load().catch((err: unknown) => {
+    if (initial === undefined) throw err;
+    fault = describe(err);
+    log.warn({ files: name, err }, "files cannot be used");
+    return initial;
+  });
   /** Since the value was loaded. */
   let isChanged = false;
-  let fault: string | undefined;
   let checking = Promise.resolve();
   const subscribers: ((value: Value) => void)[] = [];
 

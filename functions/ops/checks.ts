@@ -186,16 +186,21 @@ export const chatCheck = ({
   },
 });
 
+/** Files that core reads again when they change. */
+interface CheckedFiles {
+  fault(): string | undefined;
+  /** Returns why the files, although valid, are not what others use. */
+  warning?(): string | undefined;
+}
+
 /** Reports whether the newest files are in use. Always ready: core serves with the older valid ones. */
-export const filesCheck = (name: string, files: { fault(): string | undefined }): Check => ({
+export const filesCheck = (name: string, files: CheckedFiles): Check => ({
   name,
   find: () => {
     const fault = files.fault();
-    return ready(
-      fault === undefined
-        ? "the newest are in use"
-        : `changed but invalid, older ones serve: ${fault}`,
-    );
+    if (fault !== undefined) return ready(`changed but invalid, older ones serve: ${fault}`);
+    const warning = files.warning?.();
+    return ready(warning === undefined ? "the newest are in use" : `warning: ${warning}`);
   },
 });
 
@@ -257,18 +262,16 @@ interface CheckedParts {
   clock: Parameters<typeof clockCheck>[0];
   ingest: { health(): { healthy: boolean; detail: string } } | null;
   files: {
-    signing: { files: ReloadedFiles } | null;
-    tls: ReloadedFiles | null;
+    signing: { files: CheckedFiles } | null;
+    tls: CheckedFiles | null;
   };
   /** Null without NATS. */
-  natsFiles: ReloadedFiles | null;
+  natsFiles: CheckedFiles | null;
   /** The files of variables, by their names. */
-  followed: readonly (ReloadedFiles & { name: string })[];
+  followed: readonly (CheckedFiles & { name: string })[];
   license: LicenseSource | null;
   isStopping(): boolean;
 }
-
-type ReloadedFiles = Parameters<typeof filesCheck>[1];
 
 /** Returns the checks of a server. */
 export const checksOf = (

@@ -167,6 +167,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_INGEST_SERVER_CERT_FILE: path,
   SVC_INGEST_SERVER_KEY_FILE: path,
   SVC_INGEST_CLIENT_CA_FILE: path,
+  SVC_INGEST_CA_BUNDLE_FILE: path,
   SVC_INGEST_MAX_FRAME_BYTES: integer(4_194_304, 1024, 268_435_456),
   SVC_INGEST_MAX_PAYLOAD_BYTES: integer(4_194_304, 1, 268_435_456),
   SVC_INGEST_MAX_HOST_ID_BYTES: integer(253, 1, 2048),
@@ -211,6 +212,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     { "core.example.com:8443": { host: "core.example.com", port: 8443 } },
     { "must be host:port": ["core.example.com"] },
   ),
+  SVC_MANAGEMENT_CA_BUNDLE_FILE: path,
   SVC_HEARTBEAT_INTERVAL: duration(60, 1),
   SVC_COLLECTOR_MIN_VERSION: optional(same("1.4.0", "2.0.0-rc.1"), {
     "must be a SemVer version": ["1.4", "v1"],

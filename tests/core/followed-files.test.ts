@@ -57,6 +57,8 @@ const contentsOf = ({ ingest, enrollmentCa, serverCaFile }: LabPki) => {
     SVC_INGEST_SERVER_CERT_FILE: textOf(ingest.certFile),
     SVC_INGEST_SERVER_KEY_FILE: textOf(ingest.keyFile),
     SVC_INGEST_CLIENT_CA_FILE: textOf(enrollmentCa.certFile),
+    SVC_INGEST_CA_BUNDLE_FILE: textOf(serverCaFile),
+    SVC_MANAGEMENT_CA_BUNDLE_FILE: textOf(serverCaFile),
     SVC_NATS_CREDENTIALS_FILE: new TextDecoder().decode(nkeys.createUser().getSeed()),
     SVC_NATS_CA_FILE: textOf(serverCaFile),
     SVC_ENROLLMENT_CA_CERT_FILE: textOf(enrollmentCa.certFile),
