@@ -3,6 +3,7 @@ import type { Core } from "./core.ts";
 import { unobserved } from "./counted-metrics.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
+import { createNewestCaBundles } from "./store/system/ca-bundles.ts";
 
 /** The parts that each program and test brings. */
 type OwnParts = "config" | "db" | "clock" | "entropy" | "log" | "cryptography";
@@ -12,9 +13,10 @@ type OwnParts = "config" | "db" | "clock" | "entropy" | "log" | "cryptography";
  * receivers of watches that the configuration has.
  */
 export const assembleCore = (parts: Pick<Core, OwnParts> & Partial<Core>): Core => {
-  const { config, db, cryptography } = parts;
+  const { config, db, cryptography, heartbeats = { db } } = parts;
   return {
-    heartbeats: { db },
+    heartbeats,
+    caBundles: createNewestCaBundles(db, heartbeats.db),
     reports: db,
     observe: unobserved,
     tracer: untraced,

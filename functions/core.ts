@@ -16,6 +16,7 @@ import type { FleetColumns } from "./store/fleet/columns/fleet-columns.ts";
 import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
 import type { PastColumns } from "./store/fleet/past/past-columns.ts";
 import type { BlockCodec } from "./store/ingest/stored-envelope.ts";
+import type { NewestCaBundles } from "./store/system/ca-bundles.ts";
 
 /** Counts directory syncs and publishes the age of the snapshot. */
 export interface DirectoryObserver {
@@ -30,6 +31,7 @@ export interface Core {
   config: CoreConfig;
   db: Database;
   heartbeats: HeartbeatStore;
+  caBundles: NewestCaBundles;
   /** Its own pool for queries over the whole fleet, so that reports cannot starve heartbeats. */
   reports: Database;
   /** How long callers with the same query share a view of the fleet; absent: only concurrent calls share one. */

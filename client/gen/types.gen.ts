@@ -156,6 +156,23 @@ export type BudgetList = {
     items: Array<Budget>;
 };
 
+export type CaBundle = {
+    number: number;
+    sha256: string;
+    pem: string;
+    published_at: Timestamp;
+};
+
+export type CaBundleRequest = {
+    sent_at: Timestamp;
+    proof: string;
+    channel: 'ingest' | 'management';
+};
+
+export type CaBundleResponse = {
+    bundle: CaBundle | null;
+};
+
 export type CertificatePage = {
     items: Array<CertificateView>;
     next_cursor: string | null;
@@ -921,6 +938,11 @@ export type HeartbeatRequest = {
         cpu_ms: Counter;
     };
     labels?: Labels;
+    ca_bundles?: {
+        ingest: Counter | null;
+        management: Counter | null;
+        pinned: boolean;
+    };
 };
 
 export type HeartbeatResponse = {
@@ -933,6 +955,10 @@ export type HeartbeatResponse = {
     renew_now: boolean;
     send_diag?: {
         request_id: string;
+    };
+    ca_bundles?: {
+        ingest: number;
+        management: number;
     };
 };
 
@@ -1144,6 +1170,10 @@ export type IssuedCertificate = {
     renew_after: Timestamp;
     heartbeat_interval_seconds: number;
     server_time: Timestamp;
+    ca_bundles?: {
+        ingest: CaBundle | null;
+        management: CaBundle | null;
+    };
 };
 
 /**
@@ -6552,6 +6582,38 @@ export type SendDiagResponses = {
 };
 
 export type SendDiagResponse = SendDiagResponses[keyof SendDiagResponses];
+
+export type FetchCaBundleData = {
+    body: CaBundleRequest;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/ca-bundle';
+};
+
+export type FetchCaBundleErrors = {
+    400: ClientCertificateHeaderInvalidOrMalformedJsonProblem;
+    401: CollectorNotAdmittedProblem;
+    408: BodyTimeoutProblem;
+    409: StaleRequestProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
+    429: RateLimitedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
+};
+
+export type FetchCaBundleError = FetchCaBundleErrors[keyof FetchCaBundleErrors];
+
+export type FetchCaBundleResponses = {
+    /**
+     * The bundle, or null
+     */
+    200: CaBundleResponse;
+};
+
+export type FetchCaBundleResponse = FetchCaBundleResponses[keyof FetchCaBundleResponses];
 
 export type HealthData = {
     body?: never;

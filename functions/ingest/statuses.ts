@@ -179,9 +179,11 @@ const answerOf = ({
   desiredConfig,
   renewNow,
   sendDiag,
+  caBundles,
 }: HeartbeatAnswer): AnswerFields => ({
   nextStatusSeconds: nextHeartbeatSeconds,
   renewNow,
+  caBundles,
   ...(desiredConfig ? { desiredConfig } : {}),
   ...(sendDiag === null ? {} : { sendDiag: { requestId: sendDiag } }),
 });

@@ -6,6 +6,7 @@ import { sendMessageRoute } from "./chat/sessions/messages.ts";
 import { chatReports, conversationRoutes, listReceiptsRoute } from "./chat/sessions.ts";
 import { appliedSetRoutes } from "./collector/applied-sets.ts";
 import { budgetChanges, budgetReports } from "./collector/budgets.ts";
+import { caBundleRoute } from "./collector/ca-bundle.ts";
 import { completenessReports, exportCompletenessRoute } from "./collector/completeness/report.ts";
 import { readStatementRoute } from "./collector/completeness/statement.ts";
 import { configDesiredRoute } from "./collector/config-desired.ts";
@@ -177,4 +178,5 @@ const collectorEntries = ({ signer, ...core }: Core): readonly Entry[] =>
         heartbeatRoute(core),
         configDesiredRoute(core),
         diagRoute(core),
+        caBundleRoute(core),
       ];

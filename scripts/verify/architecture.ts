@@ -162,7 +162,7 @@ export const parts: readonly Part[] = [
   {
     name: "assembly",
     paths: ["functions/assemble-core.ts"],
-    imports: ["kit", "metrics", "node", "signer"],
+    imports: ["kit", "metrics", "node", "signer", "store"],
     types: ["core"],
   },
   {

@@ -253,6 +253,7 @@ const purposes: Readonly<Record<string, ProofPurpose>> = {
   sendHeartbeat: "heartbeat",
   fetchDesiredConfig: "config_desired",
   sendDiag: "diag",
+  fetchCaBundle: "ca_bundle",
 };
 
 /** A request as it goes out; credentials are added when it does. */

@@ -140,11 +140,13 @@ export const withProof = (
   };
 };
 
-const paths = {
+/** The path of the request of each purpose. */
+export const managementPaths = {
   renew: "/v1/collector/renew",
   heartbeat: "/v1/collector/heartbeat",
   config_desired: "/v1/collector/config/desired",
   diag: "/v1/collector/diag",
+  ca_bundle: "/v1/collector/ca-bundle",
 } as const;
 
 /** Sends a signed management request over the mTLS listener, unless `call` overrides it. */
@@ -155,7 +157,7 @@ export const manage = (
   body: Readonly<Record<string, unknown>>,
   call: Call = {},
 ): Promise<Answer<Record<string, unknown>>> =>
-  api("POST", paths[purpose], {
+  api("POST", managementPaths[purpose], {
     certificate: collector.certificate,
     listener: "ingest",
     body: withProof(collector, purpose, body),

@@ -10,7 +10,7 @@ import {
 import { subnetOf } from "#kit/address.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import type { Labels } from "#proto/labels.ts";
-import type { HeartbeatRequest } from "#proto/management/heartbeat.ts";
+import type { CaBundleNumbers, HeartbeatRequest } from "#proto/management/heartbeat.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { type ProvenCollector, proofUseOf, requireAdmitted } from "../certificate/authenticate.ts";
 import { fleetThresholds } from "./thresholds.ts";
@@ -18,7 +18,7 @@ import { fleetThresholds } from "./thresholds.ts";
 /** The parts of core that heartbeats use. */
 export type HeartbeatCore = Pick<
   Core,
-  "config" | "db" | "heartbeats" | "clock" | "entropy" | "observe"
+  "config" | "db" | "heartbeats" | "caBundles" | "clock" | "entropy" | "observe"
 >;
 
 /** The response to a heartbeat. */
@@ -31,6 +31,8 @@ export interface HeartbeatAnswer {
   renewNow: boolean;
   /** The id of the open request for its diagnostics. */
   sendDiag: string | null;
+  /** The numbers of the newest CA bundles. */
+  caBundles: CaBundleNumbers;
 }
 
 /** Accepts one heartbeat, and stores the digest that the host sent with it, if any. */
@@ -115,20 +117,25 @@ const auditClone = async (
   );
 };
 
-/** Core reads the open requests at most this often, for all heartbeats. */
+/** Core reads the open requests and the newest bundles at most this often, for all heartbeats. */
 const openMs = 1_000;
 
 /** Creates the function that completes the response to a heartbeat or a status. */
 export const createHeartbeatAnswers = ({
   heartbeats: { db },
+  caBundles,
   clock,
   config,
-}: Pick<Core, "heartbeats" | "clock" | "config">) => {
+}: Pick<Core, "heartbeats" | "caBundles" | "clock" | "config">) => {
   let open: ReadonlyMap<string, string> = new Map();
+  let newest: CaBundleNumbers = { ingest: 0, management: 0 };
   let readAt = Number.NEGATIVE_INFINITY;
   const read = singleFlight(async () => {
     const at = clock.monotonic();
-    open = await findOpenDiags(db, new Date(clock.now()));
+    [open, newest] = await Promise.all([
+      findOpenDiags(db, new Date(clock.now())),
+      caBundles.findNumbers(),
+    ]);
     readAt = at;
   });
   return async (
@@ -142,6 +149,7 @@ export const createHeartbeatAnswers = ({
       serverTime: now,
       nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
       sendDiag: open.get(identityId) ?? null,
+      caBundles: newest,
     };
   };
 };

@@ -1,3 +1,4 @@
+import type { Core } from "#functions/core.ts";
 import {
   type AdmitToken,
   type AdmittedToken,
@@ -20,7 +21,7 @@ const bootstrapToken = (admitToken: AdmitToken): Guard<AdmittedToken> => ({
 });
 
 /** `POST /v1/collector/enroll`: issues a host's certificate for a bootstrap or service account token and a certificate request. */
-export const enrollRoute = (core: EnrollCore) => {
+export const enrollRoute = (core: EnrollCore & Pick<Core, "caBundles">) => {
   const runOrRefuse = createRunOrRefuse(core);
   const enroll = createEnroll(core, runOrRefuse);
   return route({
@@ -58,11 +59,7 @@ export const enrollRoute = (core: EnrollCore) => {
     ],
     handle: async ({ body, caller, origin }) => {
       const enrolled = await enroll(caller, body, origin);
-      const { heartbeatIntervalSeconds } = core.config;
-      return {
-        status: 201,
-        body: issuedView(enrolled, { heartbeatIntervalSeconds, now: core.clock.now() }),
-      };
+      return { status: 201, body: await issuedView(core, enrolled) };
     },
   });
 };

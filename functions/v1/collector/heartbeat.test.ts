@@ -61,6 +61,7 @@ it("stores the report and answers with the next steps", async () => {
       next_heartbeat_seconds: 60,
       desired_config: null,
       renew_now: false,
+      ca_bundles: { ingest: 0, management: 0 },
     },
   });
   expect(await healthOf(host)).toMatchObject({

@@ -40,6 +40,7 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
         },
         renew_now: response.renewNow,
         ...(sendDiag === null ? {} : { send_diag: { request_id: sendDiag } }),
+        ca_bundles: response.caBundles,
       };
       return { status: 200, body: view };
     },

@@ -1,19 +1,22 @@
+import type { Core } from "#functions/core.ts";
 import { viewOf } from "#functions/http/route.ts";
 import type { Issued } from "#functions/store/certificate/certificates.ts";
 import { CertificateIssued } from "#proto/management/enroll.ts";
 
 const view = viewOf(CertificateIssued);
 
-/** Returns the response of enroll and renew: the certificate, when to renew it and how often to report. */
-export const issuedView = (
+/** Returns the response of enroll and renew: the certificate, when to renew it, how often to report, and the newest CA bundles. */
+export const issuedView = async (
+  { config, clock, caBundles }: Pick<Core, "config" | "clock" | "caBundles">,
   { identity, certificate }: Issued,
-  { heartbeatIntervalSeconds, now }: { heartbeatIntervalSeconds: number; now: number },
-): CertificateIssued =>
-  view({
+): Promise<CertificateIssued> => ({
+  ...view({
     ...certificate,
     identityId: identity.id,
     identity: identity.identity,
     certificateId: certificate.id,
-    heartbeatIntervalSeconds,
-    serverTime: new Date(now),
-  });
+    heartbeatIntervalSeconds: config.heartbeatIntervalSeconds,
+    serverTime: new Date(clock.now()),
+  }),
+  ca_bundles: await caBundles.find(),
+});

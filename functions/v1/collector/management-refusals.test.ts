@@ -13,6 +13,7 @@ import {
   collectorOf,
   createTestToken,
   manage,
+  managementPaths,
   type TestCollector,
 } from "#tests/support/collector.ts";
 import type { Call } from "#tests/support/core.ts";
@@ -31,6 +32,7 @@ const bodyOf = async (purpose: ProofPurpose, host: TestCollector, over: object =
   if (purpose === "diag")
     return { sent_at, request_id: host.identityId, refusal: "forbidden", ...over };
   if (purpose === "config_desired") return { sent_at, ...over };
+  if (purpose === "ca_bundle") return { sent_at, channel: "ingest", ...over };
   const csr_pem = await createTestCsr({ key: await createTestKey(), uri: host.identity });
   return { sent_at, csr_pem, collector_version: "1.1.0", ...over };
 };
@@ -52,7 +54,7 @@ const sendBare =
   (headers: Record<string, string> = {}): Provoke =>
   async (host, purpose, { from = "" }) => {
     const body = { ...(await bodyOf(purpose, host)), proof: "AA==" };
-    return api("POST", purposePath[purpose], { from, headers, body });
+    return api("POST", managementPaths[purpose], { from, headers, body });
   };
 /** Sends a request after what `before` does. */
 const sendAfter =
@@ -197,13 +199,6 @@ const renewals: Row[] = [
   ],
 ];
 
-const purposePath = {
-  renew: "/v1/collector/renew",
-  heartbeat: "/v1/collector/heartbeat",
-  config_desired: "/v1/collector/config/desired",
-  diag: "/v1/collector/diag",
-} as const;
-
 const checkRefused = async (purpose: ProofPurpose, [status, code, action, provoke, more]: Row) => {
   const { recorded = false, event } = more ?? {};
   const from = newAddress();
@@ -231,7 +226,7 @@ const checkRefused = async (purpose: ProofPurpose, [status, code, action, provok
 };
 
 describe("refused management requests", () => {
-  const purposes = ["renew", "heartbeat", "config_desired", "diag"] as const;
+  const purposes = Object.keys(managementPaths) as ProofPurpose[];
   /** How many of the purposes each refusal is provoked with, each with others. */
   const purposesEach = isSlow ? purposes.length : 1;
   for (const [at, purpose] of purposes.entries()) {

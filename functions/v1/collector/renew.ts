@@ -1,3 +1,4 @@
+import type { Core } from "#functions/core.ts";
 import { type RenewCore, renew } from "#functions/domain/certificate/renew.ts";
 import { route } from "#functions/http/route.ts";
 import { CertificateIssued } from "#proto/management/enroll.ts";
@@ -6,7 +7,7 @@ import { collector, type ManagementCore, managementProblems } from "./collector-
 import { issuedView } from "./issued.ts";
 
 /** `POST /v1/collector/renew`: issues a successor of the presented certificate. */
-export const renewRoute = (core: RenewCore & ManagementCore) =>
+export const renewRoute = (core: RenewCore & ManagementCore & Pick<Core, "caBundles">) =>
   route({
     method: "POST",
     path: "/v1/collector/renew",
@@ -18,10 +19,6 @@ export const renewRoute = (core: RenewCore & ManagementCore) =>
     problems: [...managementProblems, "csr_invalid", "identity_mismatch", "signer_failed"],
     handle: async ({ body, caller, origin }) => {
       const renewed = await renew(core, caller, body, origin);
-      const { heartbeatIntervalSeconds } = core.config;
-      return {
-        status: 200,
-        body: issuedView(renewed, { heartbeatIntervalSeconds, now: core.clock.now() }),
-      };
+      return { status: 200, body: await issuedView(core, renewed) };
     },
   });
