@@ -37,6 +37,7 @@ import { followSinkFiles } from "./node/ingest/open-sink.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createMetrics } from "./node/metrics.ts";
 import { createNodeCryptography, createNodeSigningKey } from "./node/node-cryptography.ts";
+import { createCredentialReader } from "./node/own-credentials.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { reloadChangedFiles } from "./node/reload-files.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
@@ -280,17 +281,17 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
     license,
     isStopping,
   });
+  const credentials = createCredentialReader(config, serving.loaded);
   const reporter = createCoreReporter(jobsCore, {
     machine: hostname(),
     version: packageJson.version,
     checks,
-    certificates: files.certificates,
+    credentials,
     streams: () => serving.ingest?.openStreams() ?? null,
     clockAheadMs: databaseClock.aheadMs,
     isStopping,
   });
-  for (const figure of figuresOf(core, { checks, certificates: files.certificates }))
-    metrics.figure(figure);
+  for (const figure of figuresOf(core, { checks, credentials })) metrics.figure(figure);
   const ops = opsRoutesOf({ config, clock: core.clock, log, metrics: metrics.render, checks });
   const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
   const onFailure = (err: unknown) => {

@@ -103,6 +103,19 @@ const resolveFiles = (
   return { env: resolved, faults };
 };
 
+/** Returns the variables that are set, each with the path of the file that it names or comes from; null for a value. */
+const sourcesOf = (
+  env: Environment,
+  variables: v.ObjectEntries,
+): ReadonlyMap<string, string | null> =>
+  new Map(
+    Object.keys(variables).flatMap((name): [string, string | null][] => {
+      const { [name]: value, [`${name}_FILE`]: path } = env;
+      if (path) return [[name, path]];
+      return value ? [[name, /_(FILE|PATH)$/.test(name) ? value : null]] : [];
+    }),
+  );
+
 /** The values of variables, by their schemas. */
 export type ValuesOf<Variables extends v.ObjectEntries> = v.InferOutput<
   v.ObjectSchema<Variables, undefined>
@@ -121,8 +134,8 @@ export interface VariableFile {
 
 /**
  * Parses the variables of one program: applies the `_FILE` rule, then the schema of each variable. Returns every fault, and `values` if each
- * schema accepts, with the `files` that they come from, except those that are read once; a fault in a file's content names the variable of
- * the file. The caller checks the rules between variables, and throws.
+ * schema accepts, with the `files` that they come from, except those that are read once, and the `sources` of all; a fault in a file's content
+ * names the variable of the file. The caller checks the rules between variables, and throws.
  */
 export const parseVariables = <Variables extends v.ObjectEntries>(
   env: Environment,
@@ -132,6 +145,7 @@ export const parseVariables = <Variables extends v.ObjectEntries>(
   faults: ConfigFault[];
   values: ValuesOf<Variables> | undefined;
   files: readonly VariableFile[];
+  sources: ReadonlyMap<string, string | null>;
 } => {
   const fileForms = fileFormsOf(variables);
   const { env: resolved, faults } = resolveFiles(env, fileForms, readFile);
@@ -153,7 +167,7 @@ export const parseVariables = <Variables extends v.ObjectEntries>(
     const secret = (values as Record<string, Secret<unknown>>)[name] as Secret<unknown>;
     return [{ variable: `${name}_FILE`, path, secret, read }];
   });
-  return { env: resolved, faults, values, files };
+  return { env: resolved, faults, values, files, sources: sourcesOf(env, variables) };
 };
 
 const readVariableFile = (

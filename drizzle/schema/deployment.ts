@@ -66,6 +66,17 @@ export interface ReportedCheck {
   since: string;
 }
 
+/** A credential that a core uses (proto/system/credentials.ts). */
+interface ReportedCredential {
+  name: string;
+  /** RFC 3339: when what needs it stops; null without an end. */
+  endsAt: string | null;
+  /** Its certificates, or its token, by their ends. */
+  parts: readonly { subject: string | null; endsAt: string }[];
+  /** RFC 3339: when the newest of its files was written. */
+  changedAt: string | null;
+}
+
 /** The newest report of each core, which it writes every few seconds. Another core deletes it a day after the last one. */
 export const coreReport = table("core_report", {
   /** Identifies the process, not the machine. */
@@ -80,8 +91,10 @@ export const coreReport = table("core_report", {
   streams: nullable.integer(),
   clockAheadMs: integer(),
   checks: jsonb().$type<readonly ReportedCheck[]>().notNull(),
-  /** When its certificates expire, by name: RFC 3339. */
+  /** When its credentials end, by name: RFC 3339. */
   certificates: jsonb().$type<Readonly<Record<string, string>>>().notNull(),
+  /** Null of a core of a previous version. */
+  credentials: jsonb().$type<readonly ReportedCredential[]>(),
 });
 
 /** One row: when retention last saw the database's clock, by that clock, and the jump that holds retention back. */

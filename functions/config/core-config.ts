@@ -173,7 +173,7 @@ export const coreVariables = {
   SVC_TENANT_ID: UuidVariable,
   /** verifies bridge tokens (HS256), at least 32 bytes; the same in web */
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
-  /** a second secret that core accepts, during a rotation ([upgrade.md](upgrade.md#rotate-keys-and-secrets)) */
+  /** a second secret that core accepts, during a rotation ([rotate.md](rotate.md#secrets-of-core-and-web)) */
   SVC_AUTH_TOKEN_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
   ...directoryVariables,
   ...workloadVariables,
@@ -359,13 +359,20 @@ const partsOf = (env: Environment, faults: ConfigFault[]) => ({
   completeness: completenessConfigOf(env, faults),
 });
 
+/** Where the values of a configuration come from. */
+interface Origins {
+  /** The files of variables, which are followed. */
+  files: readonly VariableFile[];
+  /** The variables that are set, with the paths of their files. */
+  sources: ReadonlyMap<string, string | null>;
+}
+
 const coreConfigOf = (
   values: CoreValues,
   parts: ReturnType<typeof partsOf>,
-  { ingestAddress, files }: { ingestAddress: string | null; files: readonly VariableFile[] },
+  { ingestAddress, ...origins }: Origins & { ingestAddress: string | null },
 ) => ({
-  /** The files of variables, which are followed. */
-  files,
+  ...origins,
   port: values.PORT,
   /** The address that the HTTP listener binds to; null for every interface. */
   httpHost: values.SVC_HTTP_HOST ?? null,
@@ -436,7 +443,7 @@ export const parseCoreConfig = (
     env: resolved,
     faults,
     values,
-    files,
+    ...origins
   } = parseVariables(ignoreDisabledChat(env), {
     variables: coreVariables,
     readFile,
@@ -447,7 +454,7 @@ export const parseCoreConfig = (
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
   const ingestAddress = resolved.SVC_ADVERTISED_INGEST_ADDR ?? null;
-  const config = coreConfigOf(values, parts, { ingestAddress, files });
+  const config = coreConfigOf(values, parts, { ingestAddress, ...origins });
   // `svc-server export` and `svc-admin` read the last ones.
   const known = [
     ...namesOf(coreVariables),

@@ -90,11 +90,10 @@ const readTls = async ({
   const ca =
     caFile === null
       ? undefined
-      : await withConfigError("SVC_EXPORT_CA_FILE", () => readCertificates(caFile).pem);
+      : await withConfigError("SVC_EXPORT_CA_FILE", () => readCertificates(caFile));
   if (clientCertificate === null) return ca === undefined ? {} : { ca };
-  const cert = await withConfigError(
-    "SVC_EXPORT_CLIENT_CERT_FILE",
-    () => readCertificates(clientCertificate.certFile).pem,
+  const cert = await withConfigError("SVC_EXPORT_CLIENT_CERT_FILE", () =>
+    readCertificates(clientCertificate.certFile),
   );
   const key = await withConfigError("SVC_EXPORT_CLIENT_KEY_FILE", () => {
     const pem = readKeyFile(clientCertificate.keyFile);

@@ -25,16 +25,14 @@ export const readTrustedFile = (path: string): Buffer =>
     fault: "the file is writable for group or world; chmod it to 0644",
   });
 
-/**
- * Returns a bundle of certificates, and when the first of them expires. Throws for one without a certificate, which OpenSSL would accept, and
- * then trust nobody.
- */
-export const readCertificates = (path: string): { pem: Buffer; notAfter: number } => {
+/** Returns a bundle of certificates. Throws for one without a certificate, which OpenSSL would accept, and then trust nobody. */
+export const readCertificates = (path: string): Buffer => {
   const pem = readTrustedFile(path);
   const certificates = decodePemBundle(pem.toString("latin1"), "CERTIFICATE");
   if (certificates === undefined || certificates.length === 0)
     throw new Error("holds no certificate in PEM");
-  return { pem, notAfter: Math.min(...certificates.map((der) => readCertificate(der).notAfter)) };
+  certificates.forEach(readCertificate);
+  return pem;
 };
 
 const readGuardedFile = (

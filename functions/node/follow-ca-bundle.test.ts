@@ -60,7 +60,7 @@ const put = (contents: string, name = "bundle.pem") => {
 
 const follow = async ({ withListener = true } = {}) => {
   const log = createTestLog();
-  const tls = { cert: Buffer.from(leaf), certNotAfter: 0, key: Buffer.from(key.pem) };
+  const tls = { cert: Buffer.from(leaf), key: Buffer.from(key.pem) };
   put(leaf, "server.pem");
   const listener = {
     current: () => ({ ...tls, ca: Buffer.from("") }),

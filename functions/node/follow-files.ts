@@ -4,7 +4,6 @@ import type { Clock } from "#kit/clock.ts";
 import { variableFault } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
 import type { CoreConfig, IngestConfig, SignerConfig } from "../config/core-config.ts";
-import type { OwnCertificate } from "../ops/figures.ts";
 import { type Authority, hasIssued, readAuthorities } from "../signer/authority.ts";
 import {
   type ClientCertificateReader,
@@ -53,15 +52,13 @@ export const followFiles = async (
     tls,
     /** Those that the configuration names. */
     bundles,
-    /** Returns core's own certificates that are in use. */
-    certificates: (): OwnCertificate[] => [
-      ...(signing ? [{ name: "enrollment_ca", notAfter: signing.signer.notAfter() } as const] : []),
-      ...(tls ? [{ name: "ingest_server", notAfter: tls.current().certNotAfter } as const] : []),
-    ],
     /** In this order: if a CA is replaced in several files at once, each load must read the others' new files. */
     all: [...(signing ? [signing.files] : []), ...(tls ? [tls] : []), ...bundles],
   };
 };
+
+/** The files that core follows, and what is in use of them. */
+export type FollowedFiles = Awaited<ReturnType<typeof followFiles>>;
 
 /** Loads the signer and the reader of client certificates, reloaded when the CA files change. */
 const followSigner = async (
@@ -165,8 +162,6 @@ const checkIngestTrust = async (
 /** The contents of the files of a listener with mutual TLS. */
 export interface TlsMaterial {
   cert: Buffer;
-  /** When the first of its chain expires, milliseconds since the epoch: clients reject the listener from then on. */
-  certNotAfter: number;
   key: Buffer;
   ca: Buffer;
 }
@@ -183,10 +178,10 @@ export const readTlsFiles = async ({
   IngestConfig,
   "serverCertFile" | "serverKeyFile" | "clientCaFile"
 >): Promise<TlsMaterial> => {
-  const { pem: cert, notAfter } = await withConfigError("SVC_INGEST_SERVER_CERT_FILE", () =>
+  const cert = await withConfigError("SVC_INGEST_SERVER_CERT_FILE", () =>
     readCertificates(serverCertFile),
   );
-  const { pem: ca } = await withConfigError("SVC_INGEST_CLIENT_CA_FILE", () =>
+  const ca = await withConfigError("SVC_INGEST_CLIENT_CA_FILE", () =>
     readCertificates(clientCaFile),
   );
   const key = await withConfigError("SVC_INGEST_SERVER_KEY_FILE", () => {
@@ -194,7 +189,7 @@ export const readTlsFiles = async ({
     checkPair(cert, pem);
     return pem;
   });
-  return { cert, certNotAfter: notAfter, key, ca };
+  return { cert, key, ca };
 };
 
 const checkPair = (cert: Buffer, key: Buffer) => {

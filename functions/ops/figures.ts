@@ -14,6 +14,7 @@ import { type ExportLag, findExportLags } from "../store/export/lag.ts";
 import { countHosts, summarizeFleet } from "../store/fleet/summary.ts";
 import { findRetentionPause } from "../store/retention/retention-pause.ts";
 import { countOpenRollouts } from "../store/rollout/rollouts.ts";
+import type { ReportedCredential } from "../store/system/system.ts";
 import { countWatches, findOldestEvaluation, findWaitingMessages } from "../store/watch/watches.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
@@ -32,13 +33,6 @@ interface Sample {
   value: number;
 }
 
-/** A certificate that core uses: the authority that signs, and the first of the ingest listener's chain to expire. */
-export interface OwnCertificate {
-  name: "enrollment_ca" | "ingest_server";
-  /** Milliseconds since the epoch. */
-  notAfter: number;
-}
-
 /** A query of `/fleet`, so that an operator sees which hosts they are (docs/alerts.md#svcingeststopped). */
 const waitingHosts = "heartbeat:recent queue>0% -forwarding:forwarding -budget:held";
 
@@ -47,7 +41,7 @@ export const figuresOf = (
   core: Pick<Core, "db" | "reports" | "clock" | "config" | "log">,
   sources: {
     checks: Readonly<Record<string, readonly Check[]>>;
-    certificates(): readonly OwnCertificate[];
+    credentials(): readonly Pick<ReportedCredential, "name" | "endsAt">[];
   },
 ): readonly Figure[] => [
   {
@@ -60,8 +54,13 @@ export const figuresOf = (
   figureBy(
     "certificate",
     "core_certificate_expiry_timestamp_seconds",
-    "when `enrollment_ca` and `ingest_server` expire",
-    () => sources.certificates().map(({ name, notAfter }) => [name, notAfter / 1000]),
+    "when certificates, license and tokens of this core end",
+    () =>
+      sources
+        .credentials()
+        .flatMap(({ name, endsAt }) =>
+          endsAt === null ? [] : [[name, Date.parse(endsAt) / 1000]],
+        ),
   ),
   figureBy("state", "core_rollouts", "rollouts that have not ended", async () => {
     const counts = await countOpenRollouts(core.reports);

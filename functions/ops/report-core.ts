@@ -1,8 +1,11 @@
 import { rfc3339 } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { Core } from "../core.ts";
-import { type CoreReport, upsertCoreReport } from "../store/system/system.ts";
-import type { OwnCertificate } from "./figures.ts";
+import {
+  type CoreReport,
+  type ReportedCredential,
+  upsertCoreReport,
+} from "../store/system/system.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
 /** Cores report this often. */
@@ -14,7 +17,7 @@ interface ReportedCore {
   version: string;
   /** The checks of the readiness endpoints, by endpoint. */
   checks: Readonly<Record<string, readonly Check[]>>;
-  certificates(): readonly OwnCertificate[];
+  credentials(): readonly ReportedCredential[];
   /** The Forward streams that are open; null without ingest. */
   streams(): number | null;
   clockAheadMs(): number;
@@ -52,9 +55,7 @@ export const createCoreReporter = (
       await Promise.all(Object.keys(checks).map((endpoint) => readChecks(endpoint, reportedAt)))
     ).flat();
     if (core.isStopping()) stoppedAt ??= reportedAt;
-    const certificates = core
-      .certificates()
-      .map(({ name, notAfter }) => [name, rfc3339(notAfter)] as const);
+    const credentials = core.credentials();
     await upsertCoreReport(db, {
       id,
       machine,
@@ -68,7 +69,10 @@ export const createCoreReporter = (
         -clockAheadMsMax,
         Math.min(Math.round(core.clockAheadMs()), clockAheadMsMax),
       ),
-      certificates: Object.fromEntries(certificates),
+      certificates: Object.fromEntries(
+        credentials.flatMap(({ name, endsAt }) => (endsAt === null ? [] : [[name, endsAt]])),
+      ),
+      credentials,
     });
     return undefined;
   };

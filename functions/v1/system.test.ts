@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
+import { rfc3339 } from "#kit/clock.ts";
 import type { SystemReport } from "#proto/system/report.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { systemThresholds } from "../domain/system/report-system.ts";
@@ -26,7 +27,14 @@ const createCore = (machine: string, aheadMs = 250) => {
       core: [{ name: "database", find: () => says.check }],
       ingest: [{ name: "committer", find: () => says.check }],
     },
-    certificates: () => [{ name: "ingest_server", notAfter: says.expiresAt }],
+    credentials: () => [
+      {
+        name: "ingest_server",
+        endsAt: rfc3339(says.expiresAt),
+        parts: [],
+        changedAt: null,
+      },
+    ],
     streams: () => says.streams,
     clockAheadMs: () => aheadMs,
     isStopping: () => says.isStopping,
@@ -182,12 +190,14 @@ it("has the limits of the alerts", async () => {
     new URL("../../docs/deploy/monitoring/alerts.yaml", import.meta.url),
     "utf8",
   );
-  const { exportLagSeconds, certificateDays, certificateLastDays } = systemThresholds;
+  const { exportLagSeconds, ingestServerDays, certificateDays, certificateLastDays } =
+    systemThresholds;
   expect(alerts).toContain(`core_export_lag_seconds) > ${exportLagSeconds}`);
-  for (const [name, days] of Object.entries(certificateDays))
-    expect(alerts).toMatch(
-      new RegExp(`certificate="${name}"}\\) - time\\(\\) < ${days} \\* 86400`),
-    );
+  for (const [sign, days] of [
+    ["=", ingestServerDays],
+    ["!=", certificateDays],
+  ] as const)
+    expect(alerts).toContain(`{certificate${sign}"ingest_server"}) - time() < ${days} * 86400`);
   expect(alerts).toContain(
     `core_certificate_expiry_timestamp_seconds) - time() < ${certificateLastDays * 86_400}`,
   );

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { renderCalendar } from "./calendar-table.ts";
 import { renderCharts } from "./charts.ts";
 import { renderChatRelationsPage } from "./chat-relations-page.ts";
 import { renderCollectorKeys, renderConfigurations } from "./configuration.ts";
@@ -74,6 +75,7 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   ...renderCharts(),
   renderConfigurationPage("docs/configuration.md"),
   renderRegion("docs/operate.md", "metrics", renderMetrics()),
+  renderRegion("docs/rotate.md", "calendar", renderCalendar()),
   renderRegion("docs/security.md", "reached", renderReachedRoutes()),
   renderRegion("docs/collector-keys.md", "keys", renderCollectorKeys()),
 ];

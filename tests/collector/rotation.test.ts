@@ -17,7 +17,7 @@ import type { HostProgram } from "../support/host-program.ts";
 import { createTestLab } from "../support/lab.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
-/* docs/upgrade.md with the real programs, while two collectors forward lines. The tests build on each other, in order. */
+/* docs/rotate.md with the real programs, while two collectors forward lines. The tests build on each other, in order. */
 
 const { dir, pki, sql, ...lab } = await createTestLab();
 /** Signs the next server certificates; collectors trust it from the start. */

@@ -1,6 +1,7 @@
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { nkeys } from "@nats-io/transport-node";
+import { UnsecuredJWT } from "jose";
 import { beforeAll, expect, it } from "vitest";
 import { coreVariables, parseCoreConfig } from "#functions/config/core-config.ts";
 import { exportVariables, parseExportConfig } from "#functions/config/export-config.ts";
@@ -8,11 +9,13 @@ import { natsVariables } from "#functions/config/nats-config.ts";
 import { loadExportFiles } from "#functions/export-program.ts";
 import { readTrustedFile } from "#functions/node/config-files.ts";
 import { followVariables } from "#functions/node/database/follow-variables.ts";
+import { createCredentialReader } from "#functions/node/own-credentials.ts";
 import { checkEach, type ReloadedFiles } from "#functions/node/reload-files.ts";
 import { loadCoreFiles } from "#functions/server.ts";
 import { systemClock } from "#kit/clock.ts";
 import { marksOf, namesOf } from "#kit/env.ts";
 import { tracesVariables } from "#kit/tracing/config.ts";
+import { type Credential, credentials } from "#proto/system/credentials.ts";
 import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
 import { coreEnvironment } from "#scripts/lab/core-environment.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
@@ -53,7 +56,7 @@ const contentsOf = ({ ingest, enrollmentCa, serverCaFile }: LabPki) => {
     SVC_DIRECTORY_SCIM_TOKEN_FILE: "t".repeat(32),
     SVC_WORKLOAD_ISSUERS_FILE: "issuers: []",
     SVC_OPS_BEARER_TOKEN_FILE: "a token",
-    SVC_LICENSE_FILE: "a license",
+    SVC_LICENSE_FILE: new UnsecuredJWT({}).setExpirationTime(2_000_000_000).encode(),
     SVC_INGEST_SERVER_CERT_FILE: textOf(ingest.certFile),
     SVC_INGEST_SERVER_KEY_FILE: textOf(ingest.keyFile),
     SVC_INGEST_CLIENT_CA_FILE: textOf(enrollmentCa.certFile),
@@ -178,4 +181,65 @@ it("lists the others with a reason, and knows every variable that a program's so
     .filter((path) => /(?<!\.test)\.ts$/.test(path))
     .flatMap((path) => readFileSync(path, "utf8").match(/\b[A-Z]+_[A-Z_]+_FILE\b/g) ?? []);
   expect([...new Set(named)].filter((name) => !known.has(name))).toEqual([]);
+});
+
+/** Variables that name or hold nothing that ends, with the reason. */
+const notInCalendar: Readonly<Record<string, string>> = {
+  SVC_DIRECTORY_FILE: "people and groups",
+  SVC_WORKLOAD_ISSUERS: "issuers and rules; their keys are at the issuers",
+  SVC_LICENSE_PUBLIC_KEY_FILE: "of who issues licenses",
+};
+
+it("has each certificate, key, token and password of a configuration in the calendar", () => {
+  const declared = { ...coreVariables, ...exportVariables, ...webVariables };
+  const secret = Object.entries(declared)
+    .filter(([name, schema]) => marksOf(schema).hasFileForm || /_(FILE|PATH|COMMAND)$/.test(name))
+    .map(([name]) => name)
+    .filter((name) => !(name in notInCalendar));
+  const listed = new Set(Object.values<Credential>(credentials).flatMap((each) => each.variables));
+  expect(secret.filter((name) => !listed.has(name))).toEqual([]);
+  expect([...listed].filter((name) => !secret.includes(name))).toEqual([]);
+});
+
+it("reports the end of what core has in use, not of a file that it refuses", async () => {
+  const names = followedOf(programs.core);
+  for (const name of names) put(name, contents[name] ?? "");
+  const tls = ["rootcert", "cert", "key"].map((part, at) => {
+    const from = [
+      "SVC_INGEST_CLIENT_CA_FILE",
+      "SVC_INGEST_SERVER_CERT_FILE",
+      "SVC_INGEST_SERVER_KEY_FILE",
+    ][at];
+    return `ssl${part}=${pathOf(from ?? "")}`;
+  });
+  put(
+    "SVC_DATABASE_URL_FILE",
+    `postgres://svc@127.0.0.1:1/svc?sslmode=verify-full&${tls.join("&")}`,
+  );
+  const files = Object.fromEntries(names.map((name) => [name, pathOf(name)]));
+  const { config } = parseCoreConfig({ ...core, ...files }, readFile);
+  const loaded = await loadCoreFiles(config, log);
+  const readCredentials = createCredentialReader(config, loaded);
+  const endOf = (name: string) => readCredentials().find((each) => each.name === name)?.endsAt;
+  const stated = Object.entries<Credential>(credentials)
+    .filter(([name]) => endOf(name))
+    .map(([name]) => name);
+  expect(stated).toEqual([
+    "ingest_server",
+    "ingest_ca_bundle",
+    "management_ca_bundle",
+    "enrollment_ca",
+    "ingest_client_ca",
+    "database_client",
+    "database_ca",
+    "license",
+    "nats_ca",
+  ]);
+  expect(endOf("license")).toBe("2033-05-18T03:33:20.000Z");
+  const before = endOf("ingest_server");
+  put("SVC_INGEST_SERVER_CERT_FILE", contents.SVC_INGEST_CLIENT_CA_FILE ?? "");
+  await checkEach(loaded.followed);
+  expect(before).toBeTypeOf("string");
+  expect(endOf("ingest_server")).toBe(before);
+  put("SVC_INGEST_SERVER_CERT_FILE", contents.SVC_INGEST_SERVER_CERT_FILE ?? "");
 });

@@ -18,7 +18,7 @@ import {
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 
 /*
- * docs/upgrade.md: both secrets, with two processes of core and two of web behind balancers, while an operator uses the page's API and the
+ * docs/rotate.md: both secrets, with two processes of core and two of web behind balancers, while an operator uses the page's API and the
  * chat. PostgreSQL listens on TCP, where it asks the chat's role for its password.
  */
 
@@ -34,7 +34,7 @@ const session = {
 type Service = "core" | "web";
 type Environment = Record<string, string>;
 
-/** The variables of each step of the table in docs/upgrade.md; the first is the state before. */
+/** The variables of each step of the table in docs/rotate.md; the first is the state before. */
 const steps = [
   {
     core: { SVC_AUTH_TOKEN_SECRET: token.old },

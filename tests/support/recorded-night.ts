@@ -211,6 +211,6 @@ const reportCores = async ({ core }: TestCore) => {
           },
         ],
       },
-      certificates: () => [{ name: "ingest_server", notAfter: morning + 90 * dayMs }],
+      credentials: () => [],
     }).report();
 };

@@ -50,9 +50,9 @@ export const webVariables = {
    * makes cookies `Secure` and sends HSTS
    */
   WEBAUTH_URL: plainUrl,
-  /** signs sessions (HS256), at least 32 bytes; [upgrade.md](upgrade.md#rotate-keys-and-secrets) */
+  /** signs sessions (HS256), at least 32 bytes; [rotate.md](rotate.md#secrets-of-core-and-web) */
   WEBAUTH_SECRET: HmacKeyVariable,
-  /** a second secret whose sessions web accepts, during a rotation ([upgrade.md](upgrade.md#rotate-keys-and-secrets)) */
+  /** a second secret whose sessions web accepts, during a rotation ([rotate.md](rotate.md#secrets-of-core-and-web)) */
   WEBAUTH_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
   /**
    * lifetime of a session from the sign-in, as `30m` or `7d`; nothing extends it, and a stolen

@@ -28,6 +28,7 @@ const startCores = (counts: number[], returnTo: (from: number, host: number) => 
     ],
     streams,
     clockAheadMs: 0,
+    credentials: null,
     certificates: {},
   });
   const ticks = counts.map((_, at) =>

@@ -27,7 +27,9 @@ const outageDays = 7;
 /** From these values on, the alerts of docs/alerts.md fire too. */
 export const systemThresholds = {
   exportLagSeconds: 900,
-  certificateDays: { ingest_server: 7, enrollment_ca: 30 },
+  /** Of everything but the certificate that is renewed by itself where cert-manager issues it. */
+  certificateDays: 30,
+  ingestServerDays: 7,
   certificateLastDays: 1,
 } as const;
 
@@ -47,7 +49,7 @@ export const reportSystem = async ({
     readDatabaseFigures(db),
     findOutages(db, new Date(now)),
   ]);
-  const cores = stored.map((report) => ({ report, state: stateOf(report, stored, now) }));
+  const cores = stored.map((report) => ({ report, state: coreStateOf(report, stored, now) }));
   const parts = [
     ...cores.flatMap(({ report, state }) => corePartsOf(report, state, now)),
     ...streamPartsOf(stored.filter((report) => takesStreams(report, now))),
@@ -95,8 +97,12 @@ type CoreState = SystemReport["cores"][number]["state"];
 
 const rankOf = (state: PartState) => partStates.indexOf(state);
 
-/** A killed core counts as stopped as soon as another one has started on its machine. */
-const stateOf = (report: CoreReport, all: readonly CoreReport[], now: number): CoreState => {
+/** Returns the state of a core. A killed one counts as stopped as soon as another one has started on its machine. */
+export const coreStateOf = (
+  report: CoreReport,
+  all: readonly CoreReport[],
+  now: number,
+): CoreState => {
   if (report.stoppedAt !== null) return "stopped";
   if (report.reportedAt.getTime() > now - silentMs) return "running";
   const isReplaced = all.some(
@@ -173,9 +179,11 @@ const certificatePartOf = (
 };
 
 const certificateStateOf = (name: string, days: number): PartState => {
-  if (days < systemThresholds.certificateLastDays) return "not_ready";
-  const warnDays = new Map<string, number>(Object.entries(systemThresholds.certificateDays));
-  return days < (warnDays.get(name) ?? 0) ? "warning" : "ready";
+  const { certificateDays, ingestServerDays, certificateLastDays } = systemThresholds;
+  if (days < certificateLastDays) return "not_ready";
+  return days < (name === "ingest_server" ? ingestServerDays : certificateDays)
+    ? "warning"
+    : "ready";
 };
 
 const exportPartOf = (lag: ExportLag, now: number): SystemPart => {

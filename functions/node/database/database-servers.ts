@@ -18,6 +18,7 @@ import { createPasswordCommand, type PasswordCommand } from "./password-command.
 
 /** The servers of one URL, shared by the pools of a process. */
 export interface DatabaseServers extends SharedServers {
+  target(): Pick<UsedUrl, "url" | "tls">;
   /** Returns the URL of the server in use, with the password for it; of several, the first that accepts writes. Rejects when there is none. */
   locate(): Promise<string>;
   /** Returns how many connections of the pools are open or being opened. */

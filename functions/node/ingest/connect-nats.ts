@@ -74,14 +74,17 @@ export const followNatsFiles = (
         caFile === null
           ? ""
           : await withConfigError("SVC_NATS_CA_FILE", () =>
-              readCertificates(caFile).pem.toString("latin1"),
+              readCertificates(caFile).toString("latin1"),
             ),
-      authenticate:
-        credentialsFile === null
-          ? () => undefined
-          : await withConfigError("SVC_NATS_CREDENTIALS_FILE", () =>
-              authenticatorOf(readKeyFile(credentialsFile)),
-            ),
+      ...(credentialsFile === null
+        ? { credentials: "", authenticate: () => undefined }
+        : await withConfigError("SVC_NATS_CREDENTIALS_FILE", () => {
+            const contents = readKeyFile(credentialsFile);
+            return {
+              credentials: contents.toString("utf8"),
+              authenticate: authenticatorOf(contents),
+            };
+          })),
     }),
   });
 

@@ -5,11 +5,21 @@ import { coreReport } from "#drizzle/schema/deployment.ts";
 import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { readServerSettings } from "../database/server-settings.ts";
-import { orNull, readOne, readRows, timestamptz } from "../database/statements.ts";
+import {
+  asDate,
+  orNull,
+  readOne,
+  readRows,
+  readScalar,
+  timestamptz,
+} from "../database/statements.ts";
 import { findPartitionDays } from "../ingest/partitions.ts";
 
 /** The last report of a core. */
 export type CoreReport = typeof coreReport.$inferSelect;
+
+/** A credential of a core, as its report has it. */
+export type ReportedCredential = NonNullable<CoreReport["credentials"]>[number];
 
 /** Replaces the report of a core, and deletes those of cores that have not reported for a day. */
 export const upsertCoreReport = async (tx: Executor, report: CoreReport) => {
@@ -42,6 +52,14 @@ export const findCoreReports = (db: Executor): Promise<CoreReport[]> =>
     .select()
     .from(coreReport)
     .orderBy(sql`${coreReport.machine} collate "C"`, coreReport.startedAt);
+
+/** Finds when the password of core's role ends; null for never. */
+export const findPasswordEnd = (db: Executor): Promise<Date | null> =>
+  readScalar(
+    db,
+    orNull(asDate),
+    sql`select nullif(rolvaliduntil, 'infinity') from pg_roles where rolname = current_user`,
+  );
 
 /** The sizes and the state of the database. */
 export interface DatabaseFigures {

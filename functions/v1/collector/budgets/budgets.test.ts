@@ -41,7 +41,7 @@ const events = async () =>
     .map(({ action, target, details }) => [action, target.id, details.budget]);
 const heldByShop = [[loud.identity, "shop"]];
 const samples = async () =>
-  figuresOf(core, { checks: {}, certificates: () => [] })
+  figuresOf(core, { checks: {}, credentials: () => [] })
     .find(({ name }) => name === "core_held_hosts")
     ?.read();
 const fleet = async (query: string) => (await test.health(query)).items;

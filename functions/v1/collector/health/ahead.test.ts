@@ -79,6 +79,7 @@ it("has the tokens that end, and the certificates of running cores", async () =>
       clockAheadMs: 0,
       checks: [],
       certificates,
+      credentials: null,
     });
   const expires_at = clock.iso(10 * hourMs);
   await report(-2, { ingest_server: expires_at, enrollment_ca: clock.iso(1000 * hourMs) });

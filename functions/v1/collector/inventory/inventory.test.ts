@@ -35,7 +35,7 @@ const fleetOf = async (status: string) =>
 const statuses = async () => (await list()).items.map(({ name, status }) => `${name} ${status}`);
 const audited = () => test.events("action=inventory.put");
 const samples = async () => {
-  const figures = figuresOf(core, { checks: {}, certificates: () => [] });
+  const figures = figuresOf(core, { checks: {}, credentials: () => [] });
   return (await figures.find(({ name }) => name === "core_inventory_hosts")?.read())?.map(
     ({ labels, value }) => [labels.status, value],
   );

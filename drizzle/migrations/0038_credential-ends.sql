@@ -1,0 +1,1 @@
+ALTER TABLE "core_report" ADD COLUMN "credentials" jsonb;

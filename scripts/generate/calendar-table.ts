@@ -1,0 +1,17 @@
+import { type Credential, credentials, seenBy } from "#proto/system/credentials.ts";
+import { markdownTable } from "./markdown.ts";
+
+/** Renders the table of what ends, how that is seen, and what changes it. */
+export const renderCalendar = (): string => {
+  const rows = Object.entries<Credential>(credentials).map(([name, credential]) => {
+    const { what, change, docs, away = "" } = credential;
+    const seen = seenBy(name, credential).replace(/^core_.*/, "metric");
+    const link = docs.replace(/^rotate\.md/, "");
+    const command = away.replace(/svc-collector [^,]+/, "`$&`");
+    return [`\`${name}\`: ${what}`, seen, `[${change}](${link})`, command];
+  });
+  return markdownTable(
+    ["what ends", "seen 30 days before", "changed by", "a host that was away"],
+    rows,
+  );
+};
