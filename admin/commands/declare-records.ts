@@ -45,4 +45,16 @@ export const recordCommands = [
     "reportSystem",
     { print: (file) => file.printSystem },
   ),
+  records.calls(
+    "system calendar",
+    "Show what ends when: certificates, keys, tokens; ends with 1 if one ends within 30 days",
+    "readCalendar",
+    { print: (file) => file.printCalendar },
+  ),
+  records.calls(
+    "system trust",
+    "Show the hosts that lack the newest CA bundle, and when an old root may go; ends with 1 if one lacks it",
+    "readTrust",
+    { print: (file) => file.printTrust },
+  ),
 ];

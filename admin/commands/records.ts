@@ -6,12 +6,14 @@ import {
 } from "#client/index.ts";
 import { minuteMs } from "#kit/clock.ts";
 import { withoutUndefined } from "#kit/without-undefined.ts";
+import { withoutEnd } from "#proto/system/calendar.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
 import {
   type Column,
   createRowPrinter,
   type OutputOptions,
+  printRecord,
   printRows,
 } from "../terminal/output.ts";
 import type { Instant } from "../terminal/parse-option.ts";
@@ -118,4 +120,50 @@ export const printSystem = async (
   const columns = ["area", "of", "name as part", "state", "since", "detail"] as const;
   await printRows(terminal, options, columns, parts);
   return state === "not_ready" ? exitCodes.refused : undefined;
+};
+
+/** Prints what ends when, what ends next first. Exits with 1 if something ends within 30 days. */
+export const printCalendar = async (
+  terminal: Terminal,
+  options: OutputOptions,
+  { items }: AnswerOf<"readCalendar">,
+) => {
+  const columns: readonly Column<(typeof items)[number]>[] = [
+    { ends: ({ ends_at, ending }) => ends_at ?? withoutEnd[ending] },
+    "state",
+    { what: ({ what, subject }) => (subject ? `${what}: ${subject}` : what) },
+    "of",
+    "changed_at as changed",
+    { "changed by": ({ change, docs }) => `${change} (${docs})` },
+    "away as a host that was away",
+  ];
+  await printRows(terminal, options, columns, items);
+  return items.every(({ state }) => state === "ready") ? undefined : exitCodes.refused;
+};
+
+/** Prints the hosts that lack the newest CA bundle of a channel, then what that means. Exits with 1 if there is one. */
+export const printTrust = async (
+  terminal: Terminal,
+  options: OutputOptions,
+  { channels, away }: AnswerOf<"readTrust">,
+) => {
+  if (options.format !== "table" && options.format !== "csv")
+    await printRecord(terminal, options, { channels, away });
+  else
+    await printRows(
+      terminal,
+      options,
+      [
+        "channel",
+        "identity",
+        { bundle: ({ number, is_pinned }) => number ?? (is_pinned ? "pinned" : "none") },
+        "last_heartbeat_at as last heartbeat",
+        { silent: ({ is_silent }) => (is_silent ? "silent" : "") },
+      ],
+      channels.flatMap(({ channel, lacking }) => lacking.map((host) => ({ channel, ...host }))),
+    );
+  for (const { channel, advice } of channels) terminal.err.write(`${channel}: ${advice}\n`);
+  if (channels.every(({ lacking }) => lacking.length === 0)) return undefined;
+  terminal.err.write(`On a host that was away for the whole change: ${away}\n`);
+  return exitCodes.refused;
 };

@@ -173,6 +173,21 @@ export type CaBundleResponse = {
     bundle: CaBundle | null;
 };
 
+export type CalendarEntry = {
+    name: string;
+    what: string;
+    subject: string | null;
+    of: Array<string>;
+    ends_at: TimestampOrNull;
+    ending: 'chain' | 'bundle' | 'token' | 'role' | 'issuer' | 'none';
+    changed_at: TimestampOrNull;
+    state: 'ready' | 'warning' | 'not_ready';
+    seen_by: string;
+    change: string;
+    docs: string;
+    away: string;
+};
+
 export type CertificatePage = {
     items: Array<CertificateView>;
     next_cursor: string | null;
@@ -193,6 +208,36 @@ export type CertificateView = {
     first_used_at: TimestampOrNull;
     replaced_at: TimestampOrNull;
     revoked_at: TimestampOrNull;
+};
+
+export type ChannelTrust = {
+    channel: 'ingest' | 'management';
+    bundle: {
+        number: number;
+        sha256: string;
+        published_at: string;
+        roots: Array<{
+            subject: string;
+            ends_at: string;
+        }>;
+    } | null;
+    hosts: {
+        newest: number;
+        older: number;
+        ahead: number;
+        none: number;
+        pinned: number;
+        unreported: number;
+    };
+    lacking: Array<{
+        identity_id: string;
+        identity: string;
+        number: number | null;
+        is_pinned: boolean;
+        is_silent: boolean;
+        last_heartbeat_at: TimestampOrNull;
+    }>;
+    advice: string;
 };
 
 export type ChatConversation = {
@@ -1631,6 +1676,11 @@ export type StaleRequestProblem = Problem & {
  */
 export type SubjectPattern = string;
 
+export type SystemCalendar = {
+    generated_at: string;
+    items: Array<CalendarEntry>;
+};
+
 export type SystemPart = {
     area: 'core' | 'database' | 'export' | 'certificate';
     of: string | null;
@@ -1672,6 +1722,12 @@ export type SystemReport = {
         began_at: string;
         ended_at: TimestampOrNull;
     }>;
+};
+
+export type SystemTrust = {
+    generated_at: string;
+    channels: Array<ChannelTrust>;
+    away: string;
 };
 
 /**
@@ -2553,6 +2609,60 @@ export type WhoamiResponses = {
 };
 
 export type WhoamiResponse = WhoamiResponses[keyof WhoamiResponses];
+
+export type ReadCalendarData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/system/calendar';
+};
+
+export type ReadCalendarErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ReadCalendarError = ReadCalendarErrors[keyof ReadCalendarErrors];
+
+export type ReadCalendarResponses = {
+    /**
+     * The calendar
+     */
+    200: SystemCalendar;
+};
+
+export type ReadCalendarResponse = ReadCalendarResponses[keyof ReadCalendarResponses];
+
+export type ReadTrustData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/system/trust';
+};
+
+export type ReadTrustErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ReadTrustError = ReadTrustErrors[keyof ReadTrustErrors];
+
+export type ReadTrustResponses = {
+    /**
+     * The roots by channel
+     */
+    200: SystemTrust;
+};
+
+export type ReadTrustResponse = ReadTrustResponses[keyof ReadTrustResponses];
 
 export type ReportSystemData = {
     body?: never;

@@ -62,6 +62,8 @@ import { authorizationRoutes, codeRedemption, deviceRoutes } from "./operator/pr
 import { sessionRoutes } from "./operator/sessions.ts";
 import { tokenExchange } from "./operator/token-exchange.ts";
 import { webReports } from "./operator/web-reports.ts";
+import { systemCalendars } from "./system/calendar.ts";
+import { systemTrusts } from "./system/trust.ts";
 import { systemReports } from "./system.ts";
 import { callerReport } from "./whoami.ts";
 
@@ -97,6 +99,8 @@ const enrollmentEntries = (core: Core): readonly Entry[] => [
 const operatorEntries = (core: Core): readonly Entry[] => [
   openApiRoute(core),
   callerReport(core),
+  systemCalendars(core),
+  systemTrusts(core),
   systemReports(core),
   directoryReports(core),
   webReports(core),

@@ -60,5 +60,7 @@ export const readableRoutes = [
   "/directory/status",
   "/operator/sessions",
   "/system",
+  "/system/calendar",
+  "/system/trust",
   "/whoami",
 ] as const;

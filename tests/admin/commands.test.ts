@@ -10,6 +10,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { createCoreReporter } from "#functions/ops/report-core.ts";
+import { dayMs, systemClock } from "#kit/clock.ts";
 import { failsWith, startTestAdmin } from "../support/admin.ts";
 import { enrollTestCollector, identityPrefix } from "../support/collector.ts";
 
@@ -250,4 +252,35 @@ it("records shows the directory, the chain, and audit events by their filters", 
   expect(events.map(({ action }: { action: string }) => action)).toEqual(
     Array(2).fill("enrollment_policy.create"),
   );
+});
+
+it("system calendar says what ends next, what changes it, and ends with 1 within 30 days of an end", async () => {
+  const soon = new Date(Date.now() + 20 * dayMs).toISOString();
+  const chain = [{ subject: "CN=ingest.example", endsAt: soon }];
+  await createCoreReporter(
+    { ...web.core.core, clock: systemClock },
+    {
+      machine: "core-1",
+      version: "1.2.3",
+      checks: {},
+      credentials: () => [
+        { name: "ingest_server", endsAt: soon, parts: chain, changedAt: null },
+        { name: "scim_token", endsAt: null, parts: [], changedAt: "2026-01-02T03:04:05.000Z" },
+      ],
+      streams: () => null,
+      clockAheadMs: () => 0,
+      isStopping: () => false,
+    },
+  ).report();
+  const { exitCode, out } = await script.run`system calendar`;
+  expect(exitCode).toBe(1);
+  const [head, first] = out.split("\n");
+  expect(head).toMatch(/^ends +state +what +of +changed +changed by +a host that was away$/);
+  expect(first).toMatch(
+    new RegExp(
+      `^${soon} +warning +server certificate and intermediates of ingest: CN=ingest.example +core-1 .*docs/rotate.md#server-certificate-of-ingest\\) +nothing$`,
+    ),
+  );
+  expect(out).toMatch(/^no end +ready +token of SCIM +core-1 +2026-01-02T03:04:05.000Z /m);
+  expect(out).toMatch(/^its issuer knows +ready +client secret at the identity provider +web /m);
 });

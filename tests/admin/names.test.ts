@@ -106,6 +106,8 @@ describe("the bundle that ships", () => {
   const lines = {
     whoami: "",
     system: "",
+    "system calendar": "",
+    "system trust": "",
     volume: "--by kind",
     "sessions list": "--everyone",
     "directory status": "",

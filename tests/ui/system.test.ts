@@ -8,6 +8,9 @@ const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 /** Whether the disk of core-2's database is full. */
 let isFull = true;
 
+/** In 20 days: the calendar warns, and the part of a core does not. */
+const soon = new Date(Date.now() + 20 * 86_400_000).toISOString();
+
 const reportAs = (machine: string, isWell: () => boolean) =>
   createCoreReporter(
     { ...web.core.core, clock: systemClock },
@@ -32,7 +35,14 @@ const reportAs = (machine: string, isWell: () => boolean) =>
           },
         ],
       },
-      certificates: () => [{ name: "ingest_server", notAfter: Date.now() + 90 * 86_400_000 }],
+      credentials: () => [
+        {
+          name: "ingest_server",
+          endsAt: soon,
+          parts: [{ subject: "CN=ingest.example", endsAt: soon }],
+          changedAt: null,
+        },
+      ],
     },
   ).report;
 
@@ -58,6 +68,21 @@ describe("the page of the system", () => {
     await report();
     await press(page, "Refresh");
     await see(page, /^All \d+ parts are ready$/);
+    expect(messages).toEqual([]);
+  });
+
+  it("says what ends next, what changes it, and what has no end", async () => {
+    const { page, messages } = await visit("/system");
+    const first = page
+      .getByRole("table", { name: /^What ends/ })
+      .getByRole("row")
+      .nth(1);
+    await first.getByText("CN=ingest.example").waitFor();
+    await first.getByText("within 30 days", { exact: true }).waitFor();
+    await first.getByText("docs/rotate.md#server-certificate-of-ingest").waitFor();
+    await page.getByText("without an end that core knows").click();
+    const rows = page.getByRole("table", { name: /^What has no end/ }).getByRole("row");
+    await rows.filter({ hasText: "bridge tokens" }).getByText("no end").waitFor();
     expect(messages).toEqual([]);
   });
 

@@ -1,12 +1,13 @@
 import { Show } from "solid-js";
 import { filterToParams } from "#proto/fleet-health/filter.ts";
 import { type PartState, type SystemPart, SystemReport } from "#proto/system/report.ts";
-import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordTable } from "../design/records.tsx";
 import { List, Loaded } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { createPage, PageFrame, Time, TimeCell } from "../shell/page.tsx";
-import "./system.css";
+import { Calendar } from "./calendar.tsx";
+import { PartMark } from "./part-mark.tsx";
+import { Trust } from "./trust.tsx";
 
 type Core = SystemReport["cores"][number];
 
@@ -80,6 +81,8 @@ export const SystemPage = () => {
             </List>
             <h2>Outages of the last week</h2>
             <LastOutages outages={known().outages} />
+            <Calendar />
+            <Trust />
           </div>
         )}
       </Loaded>
@@ -105,38 +108,15 @@ const LastOutages = (props: { outages: SystemReport["outages"] }) => (
   </List>
 );
 
-const stateWords: Readonly<Record<PartState, string>> = {
-  not_ready: "not ready",
-  warning: "warning",
-  ready: "ready",
-  disabled: "not configured",
-};
-
 const coreStates: Readonly<Record<Core["state"], PartState>> = {
   running: "ready",
   silent: "not_ready",
   stopped: "disabled",
 };
 
-const shapeOf = {
-  not_ready: "close",
-  warning: "warning",
-  ready: "check",
-  disabled: "info",
-} as const;
-
-/** A state as shape and word. */
-const PartMark = (props: { state: PartState; words?: string }) => (
-  <span class="state-mark system-state" data-part={props.state}>
-    <Icon name={shapeOf[props.state]} />
-    {props.words ?? stateWords[props.state]}
-  </span>
-);
-
 const nameOf = ({ area, of, name }: SystemPart) => {
   if (area === "export") return `export ${of}`;
-  const words = name.replaceAll("_", " ");
-  const part = area === "certificate" ? `certificate ${words}` : words;
+  const part = name.replaceAll("_", " ");
   return of === null ? part : `${part} of ${of}`;
 };
 
