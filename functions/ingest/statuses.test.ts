@@ -19,6 +19,7 @@ import {
 } from "../ingest-registers.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";
+import { insertCaBundle } from "../store/system/ca-bundles.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 
 /** TLS compares dates with the machine's clock, so core and ingest start at its time; then their clock moves only by `advance`. */
@@ -191,6 +192,23 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect({ ...(await healthOf(one.identity)), ...ofHost }).toEqual({
       ...(await healthOf(other.identity)),
       ...ofHost,
+    });
+  });
+
+  it("answers with the numbers of the newest CA bundles", async () => {
+    const { host, stream } = await openReported();
+    const publishedAt = new Date(core.clock.now());
+    const bundle = { channel: "ingest", number: 4, sha256: "0".repeat(64), pem: "" } as const;
+    await insertCaBundle(core.db, { ...bundle, publishedAt });
+    await core.clock.advance(1_000);
+    const report = reportOf(host, { ca_bundles: { ingest: 4, management: null, pinned: false } });
+    expect(await stream.status({ report })).toMatchObject({
+      ca_bundles: { ingest: 4, management: 0 },
+    });
+    expect(await healthOf(host.identity)).toMatchObject({
+      ingest_ca_bundle: "4",
+      management_ca_bundle: null,
+      ca_pinned: false,
     });
   });
 
