@@ -23,6 +23,10 @@ export const commands: Record<string, { summary: string; load: () => Promise<Com
     summary: "replace the certificate and its key now",
     load: () => import("./renew.ts").then((module) => module.renewCommand),
   },
+  trust: {
+    summary: "forget the CA bundles of core, and take the next one of any number",
+    load: () => import("./trust.ts").then((module) => module.trustCommand),
+  },
   status: {
     summary: "show what the running collector does",
     load: () => import("./status.ts").then((module) => module.statusCommand),

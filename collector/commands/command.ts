@@ -8,6 +8,7 @@ import {
   type UsableConfig,
 } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
+import { identityDirectoryOf } from "../identity/identity-directory.ts";
 
 /** The exit codes of every command (docs/collector-config.md); `config` (EX_CONFIG of sysexits) is a fault that a restart cannot fix. */
 export const exitCode = { done: 0, failed: 1, usage: 2, config: 78 } as const;
@@ -178,4 +179,14 @@ export const loadUsableConfig = async (
   const loaded = await loadConfig(path, env);
   if (isUsable(loaded)) return loaded;
   throw configFailure(loaded);
+};
+
+/** Returns the identity directory of a config. Throws a command failure for files that are laid out by hand. */
+export const identityDirectoryFor = (config: CollectorConfig) => {
+  const path = identityDirectoryOf(config);
+  if (path !== undefined) return path;
+  throw commandFailure(
+    "identity_layout",
+    "cert_file and key_file must be current/tls.crt and current/tls.key of one identity directory, as enroll lays it out: only there can both be replaced in one step",
+  );
 };

@@ -55,6 +55,15 @@ it("prints the documented bundle and nothing else, while a collector has the que
     labels: { env: "prod" },
     forwarder: { endpoint: "core.example.net:8443", server_name: null },
     routes: { ingest: "direct", management: null, note: null },
+    trust: {
+      ingest: {
+        bundle: null,
+        settled: null,
+        fault: null,
+        authorities: [{ name: "CN=Test CA", not_after: "2036-01-01T00:00:00.000Z" }],
+      },
+      management: null,
+    },
     certificate: {
       identity: host.identity,
       serial_number: "1a2b3c",

@@ -26,6 +26,7 @@ import {
 } from "#tests/fakes/management-server.ts";
 import { newFolder, whenDone } from "#tests/support/new-folder.ts";
 import { loadConfig } from "../config/load-config.ts";
+import { describeTrust } from "../identity/channel-trust.ts";
 import { runCommandLine } from "./command-line.ts";
 
 const token = `svcbt_${"A1b2C3d4E5".repeat(5).slice(0, 49)}`;
@@ -350,6 +351,43 @@ it("requests a new certificate with --reenroll for the same identity alone, and 
   await fails(1, "under another identity", ["--reenroll", "--device-id", "host-2"]);
   await fails(2, "give one of them", ["--reenroll", "--force"]);
   expect(server.calls).toHaveLength(2);
+});
+
+it("makes the given authorities those of both channels with --reenroll, and forgets them with --force", async () => {
+  await enroll();
+  const [core, ingest] = await Promise.all([
+    createTestCa({ name: "Next core CA" }),
+    createTestCa({ name: "Next ingest CA" }),
+  ]);
+  await server.present(core);
+  await writeFile(join(dir, "core.pem"), core.pem);
+  await writeFile(join(dir, "ingest.pem"), ingest.pem);
+  const given = [
+    "--ca-bundle",
+    join(dir, "core.pem"),
+    "--ingest-ca-bundle",
+    join(dir, "ingest.pem"),
+  ];
+  await succeeds(["--reenroll", ...given]);
+  const namesOf = async () => {
+    const { ingest, management } = describeTrust((await loadWritten()).trust);
+    return [ingest, management].map((channel) => channel?.authorities.map(({ name }) => name));
+  };
+  expect(await namesOf()).toEqual([
+    ["CN=Next ingest CA", "CN=Server CA"],
+    ["CN=Next core CA", "CN=Server CA"],
+  ]);
+  await succeeds(["--force", ...given]);
+  expect(await namesOf()).toEqual([["CN=Next ingest CA"], ["CN=Next core CA"]]);
+});
+
+it("says with --reenroll that pinned authorities are left to ca_file", async () => {
+  await enroll();
+  const text = await read(configFile());
+  await writeFile(configFile(), text.replace("management:", "management:\n  ca_pinned: true"));
+  expect((await succeeds(["--reenroll"])).err()).toContain(
+    "next: management.ca_pinned is true: put",
+  );
 });
 
 it("keeps an existing config, and fails with 78 if it is invalid", async () => {

@@ -19,6 +19,11 @@ import {
   type IdentityDirectory,
   openIdentityDirectory,
 } from "../identity/identity-directory.ts";
+import {
+  removeStoredBundles,
+  replaceAuthorities,
+  writeStoredBundle,
+} from "../identity/take-bundle.ts";
 import { callEnroll } from "../management/calls.ts";
 import { retryCall } from "../management/retry-call.ts";
 import { queueFiles } from "../queue/format.ts";
@@ -87,6 +92,8 @@ export const enrollCommand = defineCommand({
             progress,
           );
         const configKept = await writeFiles(options, existing, env);
+        if (!configKept) await removeStoredBundles(options.paths.identity);
+        else if (options.reenroll) await replaceTrust(options, env);
         return describe(options, env, {
           kept,
           configKept,
@@ -194,6 +201,20 @@ const writeFiles = async (
   return false;
 };
 
+/** Makes the given authorities those of the channels of a config that is kept, until core publishes others. */
+const replaceTrust = async (
+  { paths, ingestCaPem, coreCaPem }: EnrollOptions,
+  env: CollectorEnv,
+) => {
+  const { ingest, management } = (await loadConfig(paths.config, env)).trust;
+  if (ingest !== undefined)
+    await writeStoredBundle(paths.identity, "ingest", replaceAuthorities(ingest, ingestCaPem), env);
+  if (management !== undefined && coreCaPem !== undefined) {
+    const bundle = replaceAuthorities(management, coreCaPem);
+    await writeStoredBundle(paths.identity, "management", bundle, env);
+  }
+};
+
 /** Returns the text of the existing config, if any. Throws if it cannot be read, because it must not be replaced. */
 const readExisting = async (path: string): Promise<string | undefined> => {
   try {
@@ -267,6 +288,9 @@ const describe = async (
   const packaged = "sudo systemctl start svc-collector, or without the package ";
   const next = [
     ...(done.tokenFile ? ["delete the token file"] : []),
+    ...(options.reenroll && loaded.config?.management.caPinned
+      ? ["management.ca_pinned is true: put the authorities that you gave into ca_file"]
+      : []),
     `start it: ${isPackaged ? packaged : ""}${run}`,
   ];
   return {

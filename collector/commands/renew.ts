@@ -1,7 +1,7 @@
-import type { CollectorConfig } from "#proto/collector-config/parse.ts";
 import { defaultConfigPath, type UsableConfig } from "../config/load-config.ts";
+import { authoritiesOf } from "../identity/channel-trust.ts";
 import { describeCertificate } from "../identity/credentials.ts";
-import { identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
+import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import { retryCall } from "../management/retry-call.ts";
 import type { TransportOptions } from "../management/transport.ts";
 import {
@@ -10,10 +10,10 @@ import {
   renewTimeoutMs,
 } from "../renewal/renew-credentials.ts";
 import {
-  commandFailure,
   configFailure,
   defineCommand,
   exitCode,
+  identityDirectoryFor,
   loadUsableConfig,
   usageFailure,
 } from "./command.ts";
@@ -64,14 +64,16 @@ export const renewCommand = defineCommand({
 });
 
 const chooseTransport = async (
-  { config, coreCaPem }: UsableConfig,
+  { config, trust }: UsableConfig,
   core: string | undefined,
   bundle: string | undefined,
 ): Promise<TransportOptions> => {
   const baseUrl = core === undefined ? config.management.coreUrl : readCoreUrl(core, false).coreUrl;
   if (baseUrl === undefined)
     throw usageFailure("--core is required, as the config has no management.core_url");
-  const caPem = bundle === undefined ? coreCaPem : await readBundle("ca-bundle", bundle);
+  const { management } = trust;
+  const configured = management && { inOrder: () => authoritiesOf(management) };
+  const caPem = bundle === undefined ? configured : await readBundle("ca-bundle", bundle);
   // `management.server_name` is the name of the server that `management.core_url` names.
   return {
     baseUrl,
@@ -79,13 +81,4 @@ const chooseTransport = async (
     serverName: core === undefined ? config.management.serverName : undefined,
     timeoutMs: renewTimeoutMs,
   };
-};
-
-const identityDirectoryFor = (config: CollectorConfig) => {
-  const path = identityDirectoryOf(config);
-  if (path !== undefined) return path;
-  throw commandFailure(
-    "identity_layout",
-    "cert_file and key_file must be current/tls.crt and current/tls.key of one identity directory, as enroll lays it out: only there can both be replaced in one step",
-  );
 };

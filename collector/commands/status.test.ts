@@ -4,7 +4,7 @@ import * as v from "valibot";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { runCollector } from "#tests/support/collector-command.ts";
 import { createRunningCollector, type RunningCollector } from "#tests/support/running-collector.ts";
-import { CollectorStatus } from "../status/status-socket.ts";
+import { CollectorStatus } from "../status/fetch-status.ts";
 import { describeStatus } from "./status.ts";
 
 let collector: RunningCollector;
@@ -127,6 +127,18 @@ it("describeStatus aligns every line, formats durations in two units and sizes i
       management: "direct",
       note: "HTTPS_PROXY is set and not used: proxy is not configured",
     },
+    trust: {
+      ingest: {
+        bundle: 7,
+        settled: false,
+        fault: "number 8 is empty",
+        authorities: [
+          { name: "CN=Old root", not_after: "2026-08-01T00:00:00.000Z" },
+          { name: "CN=New root", not_after: "2036-01-01T00:00:00.000Z" },
+        ],
+      },
+      management: null,
+    },
     heartbeat: null,
     certificate: {
       serial_number: "1a",
@@ -176,6 +188,11 @@ forwarding   not connected to core:8443, last ack 1 min 5 s ago
 routes       ingest through the proxy proxy.test:3128
              management direct
              HTTPS_PROXY is set and not used: proxy is not configured
+trust        ingest by CA bundle 7, and what counted before it
+               CN=Old root, until 2026-08-01T00:00:00Z
+               CN=New root, until 2036-01-01T00:00:00Z
+               warning: the CA bundle: number 8 is empty
+             management by the authorities of the system
 heartbeats   off: the config has no management.core_url
 certificate  valid until 2026-06-21T00:00:00Z (in 17 d 12 h), serial 1a
 renewal      retrying, next at 2026-06-03T11:04:35Z (in 30 s)
@@ -194,4 +211,12 @@ sources      otlp
   expect(held).toContain(`forwarding   held by its budget at core:8443, last ack 1 min 5 s ago
              ${last_error}
 `);
+  const { ingest } = found.trust;
+  const trust = {
+    ingest: { ...ingest, bundle: null, settled: true },
+    management: { ...ingest, settled: null },
+  };
+  const given = describeStatus(v.parse(CollectorStatus, { ...found, trust }));
+  expect(given).toContain("ingest by the authorities of enroll\n");
+  expect(given).toContain("management by ca_file\n");
 });

@@ -1,7 +1,7 @@
 import { describeCondition } from "#proto/management/heartbeat.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
 import { describeWarning } from "../sources/source.ts";
-import { type CollectorStatus, fetchStatus, NoStatusError } from "../status/status-socket.ts";
+import { type CollectorStatus, fetchStatus, NoStatusError } from "../status/fetch-status.ts";
 import { commandFailure, defineCommand, exitCode, loadParsedConfig } from "./command.ts";
 
 type Row = [name: string, ...lines: string[]];
@@ -39,6 +39,7 @@ export const describeStatus = (status: CollectorStatus): string => {
     ],
     ["forwarding", ...describeForwarding(forwarder, ago)],
     ["routes", ...describeWays(routes)],
+    ["trust", ...describeTrust(status)],
     ["heartbeats", ...describeHeartbeats(heartbeat, ago)],
     [
       "certificate",
@@ -89,6 +90,19 @@ const describeWays = ({ ingest, management, note }: CollectorStatus["routes"]): 
   ...lineIf(management !== null, `management ${management}`),
   ...optional(note),
 ];
+
+const describeTrust = ({ trust }: Pick<CollectorStatus, "trust">): string[] =>
+  Object.entries(trust).flatMap(([channel, found]) => {
+    if (found === null) return [`${channel} by the authorities of the system`];
+    const { bundle, settled, fault, authorities } = found;
+    const source = bundle === null ? "the authorities of enroll" : `CA bundle ${bundle}`;
+    const bundled = settled ? source : `${source}, and what counted before it`;
+    return [
+      `${channel} by ${settled === null ? "ca_file" : bundled}`,
+      ...authorities.map(({ name, not_after: end }) => `  ${name}, until ${end.slice(0, 19)}Z`),
+      ...lineIf(fault !== null, `  warning: the CA bundle: ${fault}`),
+    ];
+  });
 
 /** Describes what the queue and its files have lost, or may lose. */
 const describeLosses = ({ queue, quarantine, conditions }: CollectorStatus): string[] => [

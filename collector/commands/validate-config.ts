@@ -7,6 +7,7 @@ import {
 } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { createMounts } from "../files/mounts.ts";
+import { trustWarnings } from "../runtime/bundle-renewal.ts";
 import { inspectFiles } from "../sources/file/inspect.ts";
 import { createSourceFiles } from "../sources/file/source-files.ts";
 import { describeWarning } from "../sources/source.ts";
@@ -38,12 +39,16 @@ export const validateConfigCommand = defineCommand({
   },
 });
 
-/** Returns what the file sources of a config would warn of, each at its pattern, or at its source. */
+/** Returns what a config would warn of: at the section of a CA bundle, at a pattern of a file source, or at the source. */
 const findWarnings = async (
-  { path, config, errorAt }: LoadedConfig,
+  { path, config, errorAt, trust }: LoadedConfig,
   { clock }: Pick<CollectorEnv, "clock">,
 ) => {
   if (config === undefined || errorAt === undefined) return [];
+  const bundles = trustWarnings(trust).map((warning) => {
+    const { code, count } = warning;
+    return { ...errorAt(["management"], describeWarning(warning)), code, count };
+  });
   const files = createSourceFiles(createMounts(clock));
   const inspections = [];
   for (const [index, source] of sourceSettings({ path, config }).entries())
@@ -58,5 +63,5 @@ const findWarnings = async (
     }),
   );
   for (const { close } of inspections) await close();
-  return warnings;
+  return [...bundles, ...warnings];
 };

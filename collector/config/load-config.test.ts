@@ -1,8 +1,11 @@
 import { chmod, mkdir, rm, symlink, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { systemEntropy } from "#kit/entropy.ts";
+import { caChannels } from "#proto/management/ca-bundle.ts";
 import { createTestKey, type TestName } from "#scripts/lab/ca/test-pki.ts";
 import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
+import { replaceAuthorities, writeStoredBundle } from "../identity/take-bundle.ts";
 import { isUsable, loadConfig } from "./load-config.ts";
 
 const asUser = { effectiveUid: 1000 };
@@ -151,8 +154,54 @@ it("reads the authorities before and after a broken one", async () => {
     caFile(host),
     `${block("AAAA")}${own}\n${block("!")}-----BEGIN CERTIFICATE-----\n${own}\n`,
   );
-  const { errors, ingestCaPem } = await loadConfig(host.config, asUser);
-  expect([errors, ingestCaPem?.split(own).length]).toEqual([[], 3]);
+  const { errors, trust } = await loadConfig(host.config, asUser);
+  expect([errors, trust.ingest?.caFile.split(own).length]).toEqual([[], 3]);
+});
+
+/** A host that has taken a bundle of both channels. */
+const withBundles = async (management: string) => {
+  const host = await createEnrolledHost({ more: `management: {${management}}\n` });
+  const { trust } = await loadConfig(host.config, asUser);
+  const bundle = replaceAuthorities(trust.ingest ?? { caFile: "" }, host.ca.pem);
+  for (const channel of caChannels)
+    await writeStoredBundle(join(host.dir, "identity"), channel, bundle, {
+      entropy: systemEntropy,
+    });
+  return { host, bundle };
+};
+
+it("reads the CA bundle of each channel with its ca_file: the authorities of the system have none", async () => {
+  const { host, bundle } = await withBundles("ca_file: core-ca.pem");
+  const { trust } = await loadConfig(host.config, asUser);
+  expect([trust.ingest?.bundle, trust.management?.bundle]).toEqual([bundle, bundle]);
+  const { host: other } = await withBundles("core_url: https://core.test");
+  const { trust: found } = await loadConfig(other.config, asUser);
+  expect(Object.keys(found)).toEqual(["ingest"]);
+  expect(found.ingest).toHaveProperty("bundle");
+});
+
+it("accepts a CA bundle that does not count, and says why", async () => {
+  const { host } = await withBundles("ca_file: core-ca.pem");
+  await chmod(join(host.dir, "identity", "ca", "ingest.json"), 0o666);
+  const loaded = await loadConfig(host.config, asUser);
+  expect(isUsable(loaded)).toBe(true);
+  expect(loaded.trust.ingest).toEqual({
+    caFile: expect.any(String),
+    fault: expect.stringContaining("may be written by"),
+  });
+});
+
+it("reads no CA bundle where the config pins its authorities, or its files are laid out by hand", async () => {
+  const { host } = await withBundles("ca_file: core-ca.pem, ca_pinned: true");
+  const byHand = await withBundles("ca_file: core-ca.pem");
+  const { config, configText, dir } = byHand.host;
+  await symlink(join(dir, "identity", "pairs", "first"), join(dir, "identity", "live"));
+  await writeFile(config, configText.replaceAll("identity/current", "identity/live"));
+  for (const path of [host.config, config]) {
+    const { errors, trust } = await loadConfig(path, asUser);
+    expect([errors, Object.keys(trust)]).toEqual([[], ["ingest", "management"]]);
+    for (const channel of caChannels) expect(Object.keys(trust[channel] ?? {})).toEqual(["caFile"]);
+  }
 });
 
 it.each(faults)("rejects %s at %j, and names no file", async (_name, path, change) => {

@@ -13,8 +13,14 @@ import {
   parseTree,
   type TreePath,
 } from "#proto/collector-config/tree.ts";
+import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import { readProxyAuthorities, readProxyCredentials } from "../connect/tunnel.ts";
 import { readPrivateText, readTrustedText, UnsafeFileError } from "../files/private-files.ts";
+import {
+  bundleDirectoryOf,
+  readStoredBundle,
+  type ServerTrust,
+} from "../identity/channel-trust.ts";
 import {
   type Credentials,
   CredentialsError,
@@ -47,14 +53,15 @@ export interface LoadedConfig {
   certificate?: ReturnType<typeof readPemCertificate>;
   /** Undefined unless certificate and key are usable and the identity is the configured one. */
   credentials?: Credentials;
-  /** The texts of `forwarder.mtls.ca_file` and `management.ca_file`; undefined if they could not be read. */
-  ingestCaPem?: string;
-  coreCaPem?: string;
+  /** What verifies core's servers; undefined if `ca_file` could not be read, and for `management` if the authorities of the system do. */
+  trust: { ingest?: ServerTrust; management?: ServerTrust };
 }
 
 /** A loaded config without errors. */
 export type UsableConfig = LoadedConfig &
-  Required<Pick<LoadedConfig, "config" | "certificate" | "credentials" | "ingestCaPem">>;
+  Required<Pick<LoadedConfig, "config" | "certificate" | "credentials">> & {
+    trust: { ingest: ServerTrust };
+  };
 
 /** Describes an error on one line: where in the file, which key, and what is expected. */
 export const describeConfigError = ({ path, line, column, message }: ConfigTextError): string =>
@@ -65,7 +72,7 @@ export const isUsable = (loaded: LoadedConfig): loaded is UsableConfig =>
   loaded.errors.length === 0 &&
   loaded.config !== undefined &&
   loaded.credentials !== undefined &&
-  loaded.ingestCaPem !== undefined;
+  loaded.trust.ingest !== undefined;
 
 /**
  * Loads a config file: validates it (docs/collector-config.md) and checks it against this host. The files that it names exist and are
@@ -81,6 +88,7 @@ export const loadConfig = async (
     path: resolve(path ?? defaultConfigPath),
     errors: [],
     runningConfigHash: null,
+    trust: {},
   };
   const text = await readConfigText(loaded);
   if (text === undefined) return loaded;
@@ -223,24 +231,24 @@ const loadCredentials = async (
 
 const loadAuthorities = async (
   loaded: LoadedConfig,
-  { forwarder, management }: CollectorConfig,
+  config: CollectorConfig,
   reject: Reject,
 ): Promise<void> => {
-  const read = async (file: string, path: TreePath): Promise<string | undefined> => {
+  const bundles = bundleDirectoryOf(config);
+  const load = async (channel: CaChannel, file: string | undefined, section: TreePath) => {
+    if (file === undefined) return;
+    const path = [...section, "ca_file"];
     try {
-      const pem = readableCertificates(await readTrustedText(file));
-      if (pem !== "") return pem;
-      reject(path, "contains no PEM certificate");
+      const caFile = readableCertificates(await readTrustedText(file));
+      if (caFile === "") return reject(path, "contains no PEM certificate");
+      const stored = bundles === undefined ? {} : await readStoredBundle(bundles, channel);
+      loaded.trust[channel] = { caFile, ...stored };
     } catch (error) {
       reject(path, error);
     }
-    return undefined;
   };
-  const ingestCaPem = await read(forwarder.mtls.caFile, [...mtlsPath, "ca_file"]);
-  if (ingestCaPem !== undefined) loaded.ingestCaPem = ingestCaPem;
-  if (management.caFile === undefined) return;
-  const coreCaPem = await read(management.caFile, ["management", "ca_file"]);
-  if (coreCaPem !== undefined) loaded.coreCaPem = coreCaPem;
+  await load("ingest", config.forwarder.mtls.caFile, mtlsPath);
+  await load("management", config.management.caFile, ["management"]);
 };
 
 /** Rejects files of the proxy that cannot be used now; each connection reads them anew. */

@@ -7,7 +7,7 @@ import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { createServerTls, startConnectProxy } from "#tests/fakes/connect-proxy.ts";
 import { type ManagementServer, startManagementServer } from "#tests/fakes/management-server.ts";
 import { newFolder, whenDone } from "#tests/support/new-folder.ts";
-import { openTls } from "./open-tls.ts";
+import { type Authorities, openTls } from "./open-tls.ts";
 import type { ConnectProxy } from "./proxy.ts";
 import { createResumeTls, tlsServer } from "./resume-tls.ts";
 import { openTunnel } from "./tunnel.ts";
@@ -43,7 +43,7 @@ const open = (
     signal = never,
     ...more
   }: Partial<Parameters<typeof openTls>[1]> & {
-    ca?: string;
+    ca?: string | Authorities;
   } = {},
 ) =>
   openTls(
@@ -131,6 +131,57 @@ describe("a tunnel", () => {
     );
     await expect(open(through(proxy.url))).rejects.toThrow(/demands credentials \(HTTP 407\)/);
     await opens(through(proxy.url.replace("//", "//user:n%65xt@")));
+  });
+});
+
+describe("authorities in order", () => {
+  /** Authorities that note the positions of those that have verified a server. */
+  const inOrder = (...texts: string[]) => {
+    const verified: number[] = [];
+    return { inOrder: () => texts, onVerified: (at: number) => void verified.push(at), verified };
+  };
+
+  it("verify a server by the first text that accepts it, also through a proxy, by a tunnel for each", async () => {
+    const other = (await createTestCa({ name: "Other CA" })).pem;
+    const proxy = await startProxy();
+    const ca = inOrder(other, other + core.caPem, core.caPem);
+    await opens(undefined, { ca });
+    await opens(through(proxy.url), { ca });
+    expect(ca.verified).toEqual([1, 1]);
+    expect(proxy.requests).toHaveLength(2);
+    const none = inOrder(other, other);
+    await expect(open(undefined, { ca: none })).rejects.toMatchObject({
+      code: "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+    });
+    await expect(open(through(proxy.url), { ca: none })).rejects.toThrow(/its own certificate/);
+    expect(none.verified).toEqual([]);
+  });
+
+  it("are not tried in turn when the server cannot be reached", async () => {
+    const proxy = await startProxy({ credentials: "user:password" });
+    const ca = inOrder(core.caPem, core.caPem);
+    await expect(open(through(proxy.url), { ca })).rejects.toThrow(/demands credentials/);
+    expect(proxy.requests).toHaveLength(1);
+  });
+
+  it("have TLS sessions of their own: a resumed one was verified by the same text", async () => {
+    const other = (await createTestCa({ name: "Other CA" })).pem;
+    const resume = createResumeTls();
+    const reused = async (ca: Authorities) => {
+      const socket = await open(undefined, { resume, ca });
+      const isReused = socket.isSessionReused();
+      if (!isReused) await once(socket, "session");
+      socket.destroy();
+      return isReused;
+    };
+    const both = inOrder(other, core.caPem);
+    expect([await reused(both), await reused(both)]).toEqual([false, true]);
+    const alone = inOrder(other + core.caPem, core.caPem);
+    expect([await reused(alone), await reused(alone)]).toEqual([false, true]);
+    expect([both.verified, alone.verified]).toEqual([
+      [1, 1],
+      [0, 0],
+    ]);
   });
 });
 

@@ -21,26 +21,29 @@ export const tlsServer = (url: URL, serverName: string | undefined) => {
 export const isUntrusted = (error: unknown): boolean =>
   /^(CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT_)/.test(errorCode(error) ?? "");
 
-/** Calls `connect` with the option that resumes a TLS session, if there is one. */
-export type ResumeTls = (connect: (option: { session?: Buffer }) => TLSSocket) => TLSSocket;
+/** Calls `connect` with the option that resumes a TLS session whose server these authorities have verified, if there is one. */
+export type ResumeTls = (
+  connect: (option: { session?: Buffer }) => TLSSocket,
+  authorities?: string,
+) => TLSSocket;
 
 /**
  * Creates a function that opens connections to one server, each of which resumes the newest TLS session, at half the cost for both ends. Use it
- * for one set of credentials only: a session is bound to the certificate of its handshake. A server that does not know the session makes a full
- * handshake. After a failed connection, its session is not used again.
+ * for one set of credentials only: a session is bound to the certificate of its handshake. Nothing verifies the server of a resumed session, so
+ * each text of authorities has sessions of its own. A server that does not know the session makes a full handshake. After a failed connection,
+ * its session is not used again.
  */
 export const createResumeTls = (): ResumeTls => {
-  let newest: Buffer | undefined;
-  return (connect) => {
-    const session = newest;
-    newest = undefined;
+  const newest = new Map<string, Buffer>();
+  return (connect, authorities = "") => {
+    const session = newest.get(authorities);
+    newest.delete(authorities);
     const socket = connect(session === undefined ? {} : { session });
-    socket.on("session", (sent) => {
-      newest = sent;
-    });
+    socket.on("session", (sent) => newest.set(authorities, sent));
     // OpenSSL issues no new session when it resumes a recent one: keep that one.
     socket.once("secureConnect", () => {
-      if (socket.isSessionReused()) newest ??= session;
+      if (session && socket.isSessionReused() && !newest.has(authorities))
+        newest.set(authorities, session);
     });
     return socket;
   };

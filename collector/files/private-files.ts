@@ -178,17 +178,28 @@ export const readPrivateText = (path: string, files = systemFiles): Promise<stri
     files,
   );
 
-/** Reads the text of a file whose author the collector trusts. Throws `UnsafeFileError` if group or world may write the opened file. */
-export const readTrustedText = (path: string, files = systemFiles): Promise<string> =>
+/**
+ * Reads the text of a file whose author the collector trusts. Throws `UnsafeFileError` if group or world may write the opened file, or if it
+ * has none of these `owners`; any will do without them.
+ */
+export const readTrustedText = (
+  path: string,
+  files = systemFiles,
+  owners?: readonly number[],
+): Promise<string> =>
   readGuardedText(
     path,
-    { mask: 0o022, fault: "may be written by its group or by others; set its mode to 0644" },
+    {
+      mask: 0o022,
+      fault: "may be written by its group or by others; set its mode to 0644",
+      owners,
+    },
     files,
   );
 
 const readGuardedText = async (
   path: string,
-  { mask, fault }: { mask: number; fault: string },
+  { mask, fault, owners }: { mask: number; fault: string; owners?: readonly number[] | undefined },
   files: typeof systemFiles,
 ) => {
   const handle = await files.open(path, constants.O_RDONLY | constants.O_NONBLOCK);
@@ -197,6 +208,8 @@ const readGuardedText = async (
     if (!status.isFile()) throw new UnsafeFileError("is not a regular file");
     if (process.platform !== "win32" && (status.mode & mask) !== 0)
       throw new UnsafeFileError(fault);
+    if (owners?.includes(status.uid) === false)
+      throw new UnsafeFileError("belongs to another user");
     return await handle.readFile("utf8");
   } finally {
     await handle.close();

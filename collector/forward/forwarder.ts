@@ -6,7 +6,7 @@ import { type Entropy, fraction } from "#kit/entropy.ts";
 import type { Log } from "#kit/log.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import { GrpcError } from "#proto/grpc-status.ts";
-import { openTls } from "../connect/open-tls.ts";
+import { type Authorities, openTls } from "../connect/open-tls.ts";
 import type { ProxyChoice } from "../connect/proxy.ts";
 import { createResumeTls, tlsServer } from "../connect/resume-tls.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
@@ -325,7 +325,7 @@ export const createRateLimiter = ({
 interface ForwarderTls {
   cert: string;
   key: string;
-  ca: string;
+  ca: string | Authorities;
   /** The name that core's certificate must have; the endpoint's host by default. */
   serverName?: string | undefined;
 }

@@ -53,17 +53,17 @@ export const describeCertificate = (certificate: X509Certificate) => ({
   not_after: certificate.validToDate.toISOString(),
 });
 
-/** Returns the certificates of a PEM bundle that can be parsed: OpenSSL would also ignore every one after a broken one. */
+/** Returns the certificates of a PEM bundle that can be parsed, without the text between them: OpenSSL would ignore every one after a broken one. */
 export const readableCertificates = (pem: string): string => {
-  const isReadable = (block: string) => {
+  const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n?/g) ?? [];
+  const readable = blocks.flatMap((block) => {
     try {
-      return new X509Certificate(block).ca !== undefined;
+      return [new X509Certificate(block).toString()];
     } catch {
-      return false;
+      return [];
     }
-  };
-  const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n?/g);
-  return blocks?.filter(isReadable).join("\n") ?? "";
+  });
+  return readable.join("");
 };
 
 /** Reads a private key in PEM; throws `CredentialsError`. */

@@ -1,8 +1,9 @@
 import * as v from "valibot";
 import type { Secret } from "#kit/secret.ts";
+import { CaBundleResponse, type CaChannel } from "#proto/management/ca-bundle.ts";
 import { ConfigDesiredResponse } from "#proto/management/config-desired.ts";
 import { type DiagRefusal, DiagResponse } from "#proto/management/diag.ts";
-import { CertificateIssued, type EnrollRequest } from "#proto/management/enroll.ts";
+import { type CaBundle, CertificateIssued, type EnrollRequest } from "#proto/management/enroll.ts";
 import { type HeartbeatReport, HeartbeatResponse } from "#proto/management/heartbeat.ts";
 import {
   failureOfResponse,
@@ -58,6 +59,17 @@ export const callDesiredConfig = async (
     ConfigDesiredResponse,
     await postSigned(transport, "config_desired", path, caller, fields),
   );
+};
+
+/** Fetches the newest CA bundle of a channel, over a connection of that channel; null while none is published. Throws `ManagementError`. */
+export const callCaBundle = async (
+  transport: TransportOptions,
+  caller: ManagementCaller,
+  channel: CaChannel,
+): Promise<CaBundle | null> => {
+  const path = "/v1/collector/ca-bundle";
+  const response = await postSigned(transport, "ca_bundle", path, caller, { channel });
+  return parseResponse(CaBundleResponse, response).bundle;
 };
 
 /** Answers a request of core for diagnostics. Throws `ManagementError`. */

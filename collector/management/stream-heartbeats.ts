@@ -75,7 +75,7 @@ export const createStreamHeartbeats = (options: {
       if (!forwarder.takesStatus()) return undefined;
       const answer = await exchange().catch(() => undefined);
       if (answer === undefined || answer.refused !== "" || answer.reportNeeded) return undefined;
-      const { nextStatusSeconds, desiredConfig, renewNow, sendDiag } = answer;
+      const { nextStatusSeconds, desiredConfig, renewNow, sendDiag, caBundles } = answer;
       return {
         next_heartbeat_seconds: nextStatusSeconds,
         desired_config: desiredConfig && {
@@ -84,6 +84,7 @@ export const createStreamHeartbeats = (options: {
         },
         renew_now: renewNow,
         ...(sendDiag && { send_diag: { request_id: sendDiag.requestId } }),
+        ...(caBundles && { ca_bundles: caBundles }),
       };
     },
     isChanged: () =>

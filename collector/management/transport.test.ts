@@ -107,7 +107,10 @@ describe.each([
 
   it("names both clocks, not the CA bundle, where the certificate is not valid at this host's time", async () => {
     const server = await startServer({ http2, notBefore: new Date("2098-01-01") });
-    await fails(postJson(to(server), { ...request, bearer: "a-token" }), {
+    const verified: number[] = [];
+    const onVerified = (position: number) => void verified.push(position);
+    const caPem = { inOrder: () => [server.caPem], onVerified };
+    await fails(postJson(to(server, { caPem }), { ...request, bearer: "a-token" }), {
       code: "server_untrusted",
       action: "fix_clock",
       message: expect.stringMatching(
@@ -116,6 +119,7 @@ describe.each([
     });
     // Nothing was sent but a question for the time.
     expect(server.calls).toMatchObject([{ body: {}, authorization: undefined }]);
+    expect(verified).toEqual([]);
   });
 
   it("says in one line that a port has no TLS", async () => {

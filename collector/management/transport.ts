@@ -12,7 +12,7 @@ import type { TLSSocket } from "node:tls";
 import { errorCode } from "#kit/describe-error.ts";
 import { jsonLimits } from "#kit/foreign-json.ts";
 import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
-import { openTls } from "../connect/open-tls.ts";
+import { type Authorities, openTls } from "../connect/open-tls.ts";
 import { type ProxyChoice, ProxyError } from "../connect/proxy.ts";
 import { isUntrusted, type ResumeTls, tlsServer } from "../connect/resume-tls.ts";
 import type { Credentials } from "../identity/credentials.ts";
@@ -26,8 +26,8 @@ import {
 export interface TransportOptions {
   /** `https://…`, or `http://…` if the caller has checked that it is a loopback address. Its path is a prefix. */
   baseUrl: string;
-  /** PEM of the only accepted authorities; the system's if undefined. */
-  caPem: string | undefined;
+  /** PEM of the only accepted authorities, or several in the order in which they are tried; the system's if undefined. */
+  caPem: string | Authorities | undefined;
   /** The name that the server's certificate must have; the URL's host if undefined. */
   serverName: string | undefined;
   /** The timeout of the whole exchange. */
@@ -142,7 +142,8 @@ const clockFailure = async (
   { resume: _, ...options }: TransportOptions,
 ): Promise<ManagementFailure | undefined> => {
   if (options.isProbe || !/^CERT_(NOT_YET_VALID|HAS_EXPIRED)$/.test(errorCode(error) ?? "")) return;
-  const probe = exchangeJson({ ...options, isProbe: true }, { path: "/", body: {} }, undefined);
+  const probing = { ...options, caPem: undefined, isProbe: true };
+  const probe = exchangeJson(probing, { path: "/", body: {} }, undefined);
   const date = await probe.then((answer) => answer.date).catch(() => undefined);
   const message = `the server's ${(error as Error).message}: this host's clock says ${new Date(Date.now()).toUTCString()}, the server's ${date ?? "nothing"}`;
   return { ...connectionFailure(error), action: "fix_clock", message };
@@ -199,7 +200,7 @@ const openConnection = async (
     ...server,
     ALPNProtocols: ["h2", "http/1.1"],
     rejectUnauthorized: options.isProbe !== true,
-    ...(options.caPem === undefined ? {} : { ca: options.caPem }),
+    ca: options.caPem,
     ...(credentials === undefined
       ? {}
       : { cert: credentials.certificatePem, key: credentials.keyPem }),

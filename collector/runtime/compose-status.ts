@@ -3,11 +3,13 @@ import type { Environment } from "#kit/env.ts";
 import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
 import { describeRoutes } from "../connect/proxy.ts";
+import { describeTrust } from "../identity/channel-trust.ts";
 import { describeCertificate } from "../identity/credentials.ts";
 import { type QueueStats, queueReport } from "../queue/stats.ts";
 import { renewalNotConfigured } from "../renewal/renewals.ts";
 import type { Source } from "../sources/source.ts";
-import type { CollectorStatus } from "../status/status-socket.ts";
+import type { CollectorStatus } from "../status/fetch-status.ts";
+import type { BundleTries } from "./bundle-renewal.ts";
 import type { CoreSession } from "./core-session.ts";
 import {
   type ConfigReport,
@@ -22,6 +24,7 @@ interface StatusParts {
   facts: ProcessFacts;
   loaded: UsableConfig;
   report: ConfigReport;
+  bundleTries: BundleTries;
   queue: QueueStats;
   /** Undefined while a reload replaces the session. */
   session: CoreSession | undefined;
@@ -62,6 +65,7 @@ export const composeStatus = (parts: StatusParts): CollectorStatus => {
     },
     forwarder: { endpoint: config.forwarder.endpoint, ...reported.forwarder },
     routes: describeRoutes(config, parts.variables),
+    trust: describeTrust(loaded.trust, (channel) => parts.bundleTries.get(channel)?.refusal),
     heartbeat: heartbeat
       ? { last_success_at: timeOrNull(heartbeat.lastSuccessAt), last_error: heartbeat.lastError }
       : null,

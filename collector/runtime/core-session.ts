@@ -6,14 +6,15 @@
  * - After `close` resolves, the session sends nothing and no longer changes the identity directory.
  */
 import { join } from "node:path";
-import type { Clock } from "#kit/clock.ts";
-import { type Entropy, fraction } from "#kit/entropy.ts";
+import { isDeepStrictEqual } from "node:util";
 import type { Log } from "#kit/log.ts";
-import { createTokenBuckets, type TokenBuckets } from "#kit/token-buckets.ts";
+import type { TokenBuckets } from "#kit/token-buckets.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
+import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import type { ConfigDesiredResponse } from "#proto/management/config-desired.ts";
 import type { HeartbeatReport, ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
+import type { Authorities } from "../connect/open-tls.ts";
 import { createResumeTls } from "../connect/resume-tls.ts";
 import type { CollectorEnv } from "../env.ts";
 import {
@@ -23,13 +24,13 @@ import {
   type ForwarderOptions,
   type ForwarderStatus,
 } from "../forward/forwarder.ts";
-import type { Directive } from "../forward/messages.ts";
+import { authoritiesOf, bundleDirectoryOf } from "../identity/channel-trust.ts";
 import {
   type IdentityDirectory,
   identityDirectoryOf,
   openIdentityDirectory,
 } from "../identity/identity-directory.ts";
-import { callDesiredConfig, callDiag, callHeartbeat } from "../management/calls.ts";
+import { callCaBundle, callDesiredConfig, callDiag, callHeartbeat } from "../management/calls.ts";
 import {
   createHeartbeatSender,
   type HeartbeatReply,
@@ -41,7 +42,6 @@ import { createStreamHeartbeats } from "../management/stream-heartbeats.ts";
 import type { TransportOptions } from "../management/transport.ts";
 import type { Queue } from "../queue/queue.ts";
 import { createPendingPromotion, type PendingPromotion } from "../renewal/pending-promotion.ts";
-import { renewCredentials, renewTimeoutMs } from "../renewal/renew-credentials.ts";
 import {
   createRenewals,
   planRenewal,
@@ -49,6 +49,8 @@ import {
   type Renewals,
   renewalNotConfigured,
 } from "../renewal/renewals.ts";
+import { type BundleTries, createBundleRenewal } from "./bundle-renewal.ts";
+import { createDirectiveFollower } from "./follow-directives.ts";
 import {
   type ConfigReport,
   composeHeartbeat,
@@ -66,6 +68,7 @@ type FetchDesiredConfig = (currentConfigId: string | undefined) => Promise<Confi
 /** The parameters and dependencies of a core session. */
 interface CoreSessionOptions {
   loaded: UsableConfig;
+  bundleTries: BundleTries;
   queue: Queue;
   /** Without it, nothing is forwarded: the queue is a stand-in. */
   canForward: boolean;
@@ -112,7 +115,8 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
   const path = identityDirectoryOf(loaded.config);
   const directory = path === undefined ? undefined : openIdentityDirectory(path, env);
   const promotion = await openPromotion(options, directory);
-  const renewals = await createSessionRenewals(options, directory);
+  const bundles = createSessionBundles(options, closing.signal);
+  const renewals = await createSessionRenewals(options, directory, bundles);
   const accepted = () => {
     promotion?.promote();
     options.onAccepted();
@@ -132,11 +136,12 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     signal: closing.signal,
   });
   const forwarder = createSessionForwarder(options, {
+    authorities: bundles.authorities("ingest"),
     onAck: accepted,
     promotion,
     ...(hasHeartbeats ? { onDirective, onOpened: () => heartbeats.retry() } : {}),
   });
-  const calls = createManagementCalls(options, forwarder, closing.signal);
+  const calls = createManagementCalls(options, forwarder, bundles, closing.signal);
   const fetchDesiredConfig = calls.desiredConfig;
   const answerDiag = createDiagSender(options, calls.diag);
   const figures = {
@@ -152,6 +157,7 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
       if (answer.renew_now) renewals?.trigger();
       if (answer.send_diag)
         onDirective({ action: "sendDiag", spreadMs: 0, requestId: answer.send_diag.request_id });
+      if (answer.ca_bundles) bundles.follow(answer.ca_bundles, calls.caBundle);
       options.onHeartbeatAnswer(answer, fetchDesiredConfig);
     },
     onFailure: (code) => {
@@ -170,7 +176,7 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     failed: Promise.race(running.map(rejectOnFailure)),
     close: async () => {
       closing.abort();
-      await Promise.allSettled(running);
+      await Promise.allSettled([...running, bundles.idle()]);
     },
   };
 };
@@ -179,20 +185,48 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
 const rejectOnFailure = (part: Promise<void>): Promise<never> =>
   part.then(() => new Promise<never>(() => undefined));
 
+type SessionBundles = ReturnType<typeof createBundleRenewal>;
+
+const createSessionBundles = (options: CoreSessionOptions, signal: AbortSignal): SessionBundles => {
+  const { loaded, bundleTries, env, log } = options;
+  const path = bundleDirectoryOf(loaded.config);
+  return createBundleRenewal({
+    directory: path === undefined ? undefined : openIdentityDirectory(path, env),
+    trust: loaded.trust,
+    tries: bundleTries,
+    isShared: reachesIngestListener(loaded),
+    ...env,
+    log,
+    signal,
+  });
+};
+
 /** Creates the management requests of a session, until `signal` aborts. */
 const createManagementCalls = (
   options: CoreSessionOptions,
-  forwarder: Pick<Forwarder, "session">,
+  { session }: Pick<Forwarder, "session">,
+  bundles: SessionBundles,
   signal: AbortSignal,
 ) => {
   const { loaded, env } = options;
+  const { forwarder } = loaded.config;
   // Heartbeats come each minute: most of what one costs core would be the connection.
   const transport: TransportOptions = {
-    ...transportOf(options, callTimeoutMs),
+    ...transportOf(options, bundles, callTimeoutMs),
     resume: createResumeTls(),
-    ...(reachesIngestListener(loaded) ? { session: forwarder.session } : {}),
+    ...(reachesIngestListener(loaded) ? { session } : {}),
   };
-  const callerFor = (purpose: "heartbeat" | "config_desired" | "diag"): ManagementCaller => ({
+  const toIngest: TransportOptions = {
+    ...transport,
+    baseUrl: `https://${forwarder.endpoint}`,
+    caPem: bundles.authorities("ingest"),
+    serverName: forwarder.mtls.serverName,
+    resume: createResumeTls(),
+    session,
+  };
+  const callerFor = (
+    purpose: "heartbeat" | "config_desired" | "diag" | "ca_bundle",
+  ): ManagementCaller => ({
     credentials: loaded.credentials,
     sentAt: createSentAt(join(loaded.config.buffer.dir, `sent-at.${purpose}`), env),
     signal,
@@ -200,6 +234,7 @@ const createManagementCalls = (
   const heartbeat = callerFor("heartbeat");
   const desiredConfig = callerFor("config_desired");
   const diag = callerFor("diag");
+  const caBundle = callerFor("ca_bundle");
   return {
     skewSeconds: heartbeat.sentAt.skewSeconds,
     signHeartbeat: async (report: HeartbeatReport) =>
@@ -211,6 +246,8 @@ const createManagementCalls = (
     desiredConfig: (currentConfigId: string | undefined) =>
       callDesiredConfig(transport, desiredConfig, currentConfigId),
     diag: (answer: Parameters<typeof callDiag>[2]) => callDiag(transport, diag, answer),
+    caBundle: (channel: CaChannel) =>
+      callCaBundle(channel === "ingest" ? toIngest : transport, caBundle, channel),
   };
 };
 
@@ -259,15 +296,12 @@ const createSessionHeartbeats = (
 };
 
 const transportOf = (
-  {
-    loaded: { config, coreCaPem },
-    env,
-    tracer,
-  }: Pick<CoreSessionOptions, "loaded" | "env" | "tracer">,
+  { loaded: { config }, env, tracer }: Pick<CoreSessionOptions, "loaded" | "env" | "tracer">,
+  bundles: SessionBundles,
   timeoutMs: number,
 ): TransportOptions => ({
   baseUrl: config.management.coreUrl ?? "",
-  caPem: coreCaPem,
+  caPem: bundles.authorities("management"),
   serverName: config.management.serverName,
   timeoutMs,
   proxy: { setting: config.proxy, variables: env.variables },
@@ -275,7 +309,7 @@ const transportOf = (
 });
 
 /** Whether management requests go to the listener that telemetry goes to: the forwarder's connection then serves both. */
-const reachesIngestListener = ({ config, coreCaPem, ingestCaPem }: UsableConfig) => {
+const reachesIngestListener = ({ config, trust }: UsableConfig) => {
   const url = URL.parse(config.management.coreUrl ?? "");
   const ingest = URL.parse(`https://${config.forwarder.endpoint}`);
   if (url === null || ingest === null) return false;
@@ -284,7 +318,8 @@ const reachesIngestListener = ({ config, coreCaPem, ingestCaPem }: UsableConfig)
     url.origin === ingest.origin &&
     nameOf(config.management.serverName, url) ===
       nameOf(config.forwarder.mtls.serverName, ingest) &&
-    coreCaPem === ingestCaPem
+    trust.management !== undefined &&
+    isDeepStrictEqual(authoritiesOf(trust.management), authoritiesOf(trust.ingest))
   );
 };
 
@@ -330,12 +365,14 @@ const openPromotion = async (
 const createSessionRenewals = async (
   { loaded, env, log, tracer, rollbacks }: CoreSessionOptions,
   directory: IdentityDirectory | undefined,
+  bundles: SessionBundles,
 ): Promise<Renewals | undefined> => {
   if (directory === undefined || loaded.config.management.coreUrl === undefined) return undefined;
   const plan = planRenewal(loaded.credentials, await directory.renewAfter());
   const renew = async (signal: AbortSignal) => {
+    const { renewCredentials, renewTimeoutMs } = await import("../renewal/renew-credentials.ts");
     const { path: configPath, credentials: inUse } = loaded;
-    const transport = transportOf({ loaded, env, tracer }, renewTimeoutMs);
+    const transport = transportOf({ loaded, env, tracer }, bundles, renewTimeoutMs);
     const { certificate } = await renewCredentials({
       configPath,
       directory,
@@ -359,18 +396,20 @@ export const createSessionForwarder = (
     tracer,
   }: Pick<CoreSessionOptions, "loaded" | "queue" | "env" | "log" | "tracer">,
   {
+    authorities: ca = { inOrder: () => authoritiesOf(loaded.trust.ingest) },
     promotion,
     ...callbacks
   }: Pick<ForwarderOptions, "onOpened" | "onAck" | "onDirective"> & {
+    authorities?: Authorities | undefined;
     promotion: PendingPromotion | undefined;
   },
 ): Forwarder => {
-  const { config, credentials, ingestCaPem } = loaded;
+  const { config, credentials } = loaded;
   const { endpoint, mtls, batch, maxInFlightFrames, compression } = config.forwarder;
   const tls = {
     cert: credentials.certificatePem,
     key: credentials.keyPem,
-    ca: ingestCaPem,
+    ca,
     serverName: mtls.serverName,
   };
   const proxy = { setting: config.proxy, variables: env.variables };
@@ -390,54 +429,4 @@ export const createSessionForwarder = (
       if (reason === unknownCertificate) promotion?.rollBack();
     },
   });
-};
-
-/*
- * Follows core's directives. Invariants: of each action one runs at a time; those that arrive until it has ended are one that follows it, the
- * last; each action runs at most five times at once, and then five times a minute, below the six requests that core accepts: a directive waits
- * for its turn.
- */
-
-const minuteCountMax = 5;
-
-/** Creates the function that follows a directive in the background, after a random part of the time that core says. Never throws. */
-const createDirectiveFollower = ({
-  actions,
-  clock,
-  entropy,
-  signal,
-}: {
-  actions: Readonly<Record<Directive["action"], (directive: Directive) => Promise<void> | void>>;
-  clock: Pick<Clock, "monotonic" | "sleep">;
-  entropy: Entropy;
-  signal: AbortSignal;
-}): ((directive: Directive) => void) => {
-  const running = new Set<Directive["action"]>();
-  const next = new Map<Directive["action"], Directive>();
-  const turns = createTokenBuckets({
-    burst: minuteCountMax,
-    perSecond: minuteCountMax / 60,
-    clock,
-  });
-
-  const run = async (directive: Directive) => {
-    const { action, spreadMs } = directive;
-    running.add(action);
-    try {
-      await clock.sleep(spreadMs * fraction(entropy), signal);
-      while (!turns.take(action)) await clock.sleep(turns.waitMs(action), signal);
-      const latest = next.get(action) ?? directive;
-      next.delete(action);
-      await actions[action](latest);
-    } finally {
-      running.delete(action);
-    }
-    const following = next.get(action);
-    next.delete(action);
-    if (following !== undefined) await run(following);
-  };
-  return (directive) => {
-    if (running.has(directive.action)) next.set(directive.action, directive);
-    else void run(directive).catch(() => undefined);
-  };
 };

@@ -29,8 +29,9 @@ export interface ConfigReport {
   valid: boolean;
   /** The errors of the file, or why a desired config is not applied. */
   errors: readonly string[];
-  /** The warnings of its sources. */
+  /** The warnings of its CA bundles and sources. */
   warnings: readonly SourceWarning[];
+  caBundles: NonNullable<HeartbeatReport["ca_bundles"]>;
   runningConfigHash: string | null;
   desiredConfigHash: string | undefined;
   lastKnownGoodConfigHash: string | undefined;
@@ -123,6 +124,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
     queue: queueReport(queue, conditions),
     conditions: [...conditions],
     process: usage,
+    ca_bundles: config.caBundles,
     ...reportOfSession(figures, freeText),
     ...(Object.keys(config.labels).length === 0 ? {} : { labels: config.labels }),
   };

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Log } from "#kit/log.ts";
 import type { TokenBuckets } from "#kit/token-buckets.ts";
+import { caChannels } from "#proto/management/ca-bundle.ts";
 import { type DesiredConfigs, openDesiredConfigs } from "../config/desired-config.ts";
 import {
   describeConfigError,
@@ -8,8 +9,10 @@ import {
   type UsableConfig,
 } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
+import { bundleDirectoryOf } from "../identity/channel-trust.ts";
 import { createHeartbeatTurns } from "../management/heartbeat-sender.ts";
 import type { Source } from "../sources/source.ts";
+import { type BundleTries, trustWarnings } from "./bundle-renewal.ts";
 import type { ConfigReport } from "./heartbeat-report.ts";
 
 /** The state of a run across reloads and core sessions. */
@@ -27,6 +30,7 @@ export interface RunState {
   lastAckAt: number | null;
   lastHeartbeatAt: number | null;
   heartbeatTurns: TokenBuckets;
+  bundleTries: BundleTries;
   /** The number of consecutive renewals that were rolled back, and the fingerprint of the credentials that the last rollback restored. */
   rollbacks: number;
   rolledBackTo: string | undefined;
@@ -56,6 +60,7 @@ export const createRunState = async (
     lastAckAt: null,
     lastHeartbeatAt: null,
     heartbeatTurns: createHeartbeatTurns(env.clock),
+    bundleTries: new Map(),
     rollbacks: 0,
     rolledBackTo: undefined,
     reportChange: () => undefined,
@@ -65,7 +70,7 @@ export const createRunState = async (
 
 /** Returns what heartbeats and `status` report about the config and its sources. */
 export const configReportOf = (
-  { loaded, errors, desired }: RunState,
+  { loaded, errors, desired, bundleTries }: RunState,
   sources: readonly Source[],
 ): ConfigReport => {
   const { desiredHash, lastKnownGoodHash, errors: desiredErrors } = desired.report();
@@ -74,7 +79,15 @@ export const configReportOf = (
   return {
     valid: errors.length === 0,
     errors: [...errors, ...desiredErrors],
-    warnings: sources.flatMap(({ warnings }) => warnings?.() ?? []),
+    warnings: [
+      ...trustWarnings(loaded.trust, bundleTries),
+      ...sources.flatMap(({ warnings }) => warnings?.() ?? []),
+    ],
+    caBundles: {
+      ingest: loaded.trust.ingest.bundle?.number ?? null,
+      management: loaded.trust.management?.bundle?.number ?? null,
+      pinned: bundleDirectoryOf(loaded.config) === undefined,
+    },
     runningConfigHash: loaded.runningConfigHash,
     desiredConfigHash: desiredHash ?? desiredConfigHash,
     lastKnownGoodConfigHash: lastKnownGoodHash ?? lastKnownGoodConfigHash,
@@ -114,22 +127,17 @@ export const rejectConfig = (
   state.reportChange();
 };
 
-/** Whether two loaded configs run alike and are reported alike. */
+/** Whether two loaded configs run alike and are reported alike, apart from whether their bundles are settled. */
 export const isSame = (one: LoadedConfig, other: LoadedConfig | undefined): boolean =>
   other !== undefined && isDeepStrictEqual(comparable(one), comparable(other));
 
-const comparable = ({
-  errors,
-  runningConfigHash,
-  config,
-  credentials,
-  ingestCaPem,
-  coreCaPem,
-}: LoadedConfig) => ({
+const comparable = ({ errors, runningConfigHash, config, credentials, trust }: LoadedConfig) => ({
   errors,
   runningConfigHash,
   config,
   credentials: credentials && [credentials.certificatePem, credentials.keyPem],
-  ingestCaPem,
-  coreCaPem,
+  trust: caChannels.map((channel) => {
+    const { caFile, bundle } = trust[channel] ?? {};
+    return [caFile, bundle?.number, bundle?.sha256];
+  }),
 });

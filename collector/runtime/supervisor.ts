@@ -11,17 +11,18 @@ import { isDeepStrictEqual } from "node:util";
 import type { LineLog } from "#kit/line-log.ts";
 import type { Log } from "#kit/log.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
+import { caChannels } from "#proto/management/ca-bundle.ts";
 import { type DiagRefusal, diagBytesMax } from "#proto/management/diag.ts";
 import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import { watchFiles } from "../config/file-watch.ts";
 import { isUsable, loadConfig, sourceSettings, type UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
+import { bundleDirectoryOf, bundleFile } from "../identity/channel-trust.ts";
 import { isDiskUnwritable } from "../queue/errors.ts";
 import { openQueue, openStandIn, type Queue, type QueueOptions } from "../queue/queue.ts";
 import { traceAppend } from "../queue/trace-append.ts";
 import type { PositionedSourceDependencies, Source, SourceSettings } from "../sources/source.ts";
 import { createSourceSet, type SourceSet } from "../sources/source-set.ts";
-import { composeDiagBundle } from "../status/diag-bundle.ts";
 import { type StatusSocket, serveStatus } from "../status/status-socket.ts";
 import { composeStatus } from "./compose-status.ts";
 import { type CoreSession, openCoreSession } from "./core-session.ts";
@@ -127,6 +128,7 @@ const runWithQueue = async (
       facts: options.facts,
       loaded: state.loaded,
       report: configReportOf(state, sources.running()),
+      bundleTries: state.bundleTries,
       session: running?.session,
       queue: queue.stats(),
       sources: sources.running(),
@@ -270,6 +272,8 @@ const waitForChange = async (
       if (signal.aborted) return undefined;
       if (isUsable(found) && !isSame(found, state.loaded) && !isSame(found, state.rejected))
         return found;
+      // Its bundles may be settled.
+      if (isUsable(found) && isSame(found, state.loaded)) state.loaded.trust = found.trust;
       recordErrors(state, found, log);
       await Promise.race([watch.next(signal, found.errors.length > 0), session.failed]);
     }
@@ -281,14 +285,17 @@ const waitForChange = async (
   }
 };
 
-const filesOf = ({ path, config: { forwarder, management } }: UsableConfig): string[] => {
-  const { certFile, keyFile, caFile } = forwarder.mtls;
+const filesOf = ({ path, config }: UsableConfig): string[] => {
+  const { certFile, keyFile, caFile } = config.forwarder.mtls;
+  const coreCaFile = config.management.caFile;
+  const bundles = bundleDirectoryOf(config);
   return [
     path,
     certFile,
     keyFile,
     caFile,
-    ...(management.caFile === undefined ? [] : [management.caFile]),
+    ...(coreCaFile === undefined ? [] : [coreCaFile]),
+    ...(bundles === undefined ? [] : caChannels.map((channel) => bundleFile(bundles, channel))),
   ];
 };
 
@@ -306,6 +313,7 @@ const openSession = (
   return openCoreSession({
     ...options,
     loaded: state.loaded,
+    bundleTries: state.bundleTries,
     queue,
     conditions,
     canForward: usable === undefined,
@@ -387,6 +395,7 @@ const composeDiagAnswer = async (
   const onDisk = await loadConfig(running.path, env);
   if ([running, onDisk].some(({ config }) => config?.management.remoteDiag === false))
     return { refusal: "forbidden" };
+  const { composeDiagBundle } = await import("../status/diag-bundle.ts");
   const bundle = JSON.stringify(await composeDiagBundle(onDisk, env));
   return Buffer.byteLength(JSON.stringify(bundle)) > diagBytesMax
     ? { refusal: "too_large" }

@@ -3,6 +3,7 @@ import type { CollectorConfig } from "#proto/collector-config/parse.ts";
 import type { LoadedConfig } from "../config/load-config.ts";
 import { describeRoutes } from "../connect/proxy.ts";
 import type { CollectorEnv } from "../env.ts";
+import { describeTrust } from "../identity/channel-trust.ts";
 import { describeCertificate } from "../identity/credentials.ts";
 import { readCommit, version } from "../version.ts";
 
@@ -18,7 +19,7 @@ export const composeDiagBundle = async (
   loaded: LoadedConfig,
   env: Pick<CollectorEnv, "clock" | "variables">,
 ): Promise<object> => {
-  const { errors, runningConfigHash, config, certificate } = loaded;
+  const { errors, runningConfigHash, config, certificate, trust } = loaded;
   const stats = config ? await readStats(config, env) : null;
   return {
     version,
@@ -38,6 +39,7 @@ export const composeDiagBundle = async (
         }
       : null,
     routes: config ? describeRoutes(config, env.variables) : null,
+    trust: describeTrust(trust),
     certificate: certificate ? publicCertificate(certificate) : null,
     running: config ? await readRunning(config) : null,
     queue: stats?.report ?? null,
@@ -61,7 +63,7 @@ const publicCertificate = ({
 
 /** Returns the connection state of the collector that runs with this config; null if none runs. */
 const readRunning = async ({ buffer }: CollectorConfig) => {
-  const { fetchStatus } = await import("./status-socket.ts");
+  const { fetchStatus } = await import("./fetch-status.ts");
   try {
     const { forwarder, heartbeat, renewal, identity } = await fetchStatus(buffer.dir);
     const { connected, last_ack_at, last_error } = forwarder;

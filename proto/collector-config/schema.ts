@@ -301,6 +301,8 @@ export const CollectorConfigYaml = section({
     server_name: v.optional(ServerName),
     /** authorities of core; unset: those of the system */
     ca_file: v.optional(Path),
+    /** `true`: the two `ca_file` alone count, and no CA bundle of core */
+    ca_pinned: v.optional(v.boolean(), false),
     /** how often it sends heartbeats until the first answer of core */
     heartbeat_interval_seconds: v.optional(integer(10, 3600), 60),
     /** reported, and nothing else */

@@ -88,6 +88,7 @@ const parsers: Readonly<Record<string, readonly string[]>> = {
   ],
   "wrote it itself": [
     "collector/config/",
+    "collector/identity/channel-trust.ts",
     "collector/queue/",
     "collector/sources/file/",
     "collector/status/",

@@ -1,5 +1,6 @@
 import { createSecureServer, type Http2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 import { type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
@@ -35,6 +36,8 @@ export interface PeerBehaviour {
   frameBytesMax?: number;
   /** Takes statuses; without it the peer is a core that knows none. */
   answerStatus?: (status: Status) => MessageInitShape<typeof StatusAnswerSchema>;
+  /** Answers a management request; without it there are none. */
+  answerPost?: (path: string, body: Record<string, unknown>) => object;
   /** Runs before a frame is committed. */
   beforeCommit?: () => Promise<void>;
   /** Runs between the commit and its ack: throw to lose the ack. */
@@ -57,18 +60,21 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
   const [serverKey, clientKey] = await Promise.all([createTestKey(), createTestKey()]);
   // TLS compares dates with the machine's clock.
   const lifetime = { notBefore: new Date("2026-01-01"), notAfter: new Date("2099-01-01") };
-  const serverDer = await issueTestCertificate({
-    ...lifetime,
-    ca,
-    key: serverKey,
-    extensions: [
-      testNames([
-        { type: "dns", value: "localhost" },
-        { type: "ip", value: "127.0.0.1" },
-      ]),
-      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-    ],
-  });
+  const issueServer = async (by: TestCa) => {
+    const der = await issueTestCertificate({
+      ...lifetime,
+      ca: by,
+      key: serverKey,
+      extensions: [
+        testNames([
+          { type: "dns", value: "localhost" },
+          { type: "ip", value: "127.0.0.1" },
+        ]),
+        new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+      ],
+    });
+    return { key: serverKey.pem, cert: encodePem(der, "CERTIFICATE"), ca: ca.pem };
+  };
   const clientDer = await issueTestCertificate({
     ...lifetime,
     ca,
@@ -83,6 +89,7 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
   let inFlight = 0;
   const statuses: Status[] = [];
   const opens: { takesDirectives: boolean }[] = [];
+  const posts: { path: string; body: Record<string, unknown> }[] = [];
   const directs = new Set<(directive: MessageInitShape<typeof DirectiveSchema>) => void>();
 
   const commit = async (frame: Frame) => {
@@ -180,15 +187,23 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
 
   const server = createSecureServer(
     {
-      key: serverKey.pem,
-      cert: encodePem(serverDer, "CERTIFICATE"),
-      ca: ca.pem,
+      ...(await issueServer(ca)),
       requestCert: true,
       rejectUnauthorized: true,
       minVersion: "TLSv1.2",
       settings: { initialWindowSize: 4 * 1024 * 1024 },
     },
     connectNodeAdapter({
+      fallback: (request, response) => {
+        const path = request.url ?? "";
+        void text(request).then((received) => {
+          const body = JSON.parse(received) as Record<string, unknown>;
+          posts.push({ path, body });
+          const answer = behaviour.answerPost?.(path, body);
+          response.writeHead(answer ? 200 : 404, { "content-type": "application/json" });
+          response.end(JSON.stringify(answer ?? {}));
+        });
+      },
       routes: (router) =>
         router.service(IngestService, {
           async *forward(requests) {
@@ -247,10 +262,14 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     statuses,
     /** Whether each stream takes directives, by its Open. */
     opens,
+    /** The management requests received. */
+    posts,
     /** Sends a directive on every stream. */
     direct: (directive: MessageInitShape<typeof DirectiveSchema>) => {
       for (const send of directs) send(directive);
     },
+    /** Shows a certificate of another authority to new connections. */
+    present: async (by: TestCa) => server.setSecureContext(await issueServer(by)),
     /** Destroys every connection, as a crash does. */
     disconnect,
     close: () =>

@@ -44,19 +44,22 @@ export const startManagementServer = async (
 ) => {
   const ca = await createTestCa({ name: "Server CA" });
   const key = await createTestKey();
-  const der = await issueTestCertificate({
-    ca,
-    key,
-    names: [{ type: "dns", value: options.name ?? "localhost" }],
-    extensions: [
-      new x509.SubjectAlternativeNameExtension([
-        { type: "dns", value: options.name ?? "localhost" },
-      ]),
-      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-    ],
-    notBefore: options.notBefore ?? new Date("2020-01-01"),
-    notAfter: new Date("2099-01-01"),
-  });
+  const issueServer = async (by: TestCa) => {
+    const der = await issueTestCertificate({
+      ca: by,
+      key,
+      names: [{ type: "dns", value: options.name ?? "localhost" }],
+      extensions: [
+        new x509.SubjectAlternativeNameExtension([
+          { type: "dns", value: options.name ?? "localhost" },
+        ]),
+        new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+      ],
+      notBefore: options.notBefore ?? new Date("2020-01-01"),
+      notAfter: new Date("2099-01-01"),
+    });
+    return { key: key.pem, cert: encodePem(der, "CERTIFICATE") };
+  };
   const calls: ManagementCall[] = [];
   let answer: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = () => ({
     status: 404,
@@ -90,8 +93,7 @@ export const startManagementServer = async (
   };
   const listener: RequestListener = (request, response) => void handle(request, response);
   const tls = {
-    key: key.pem,
-    cert: encodePem(der, "CERTIFICATE"),
+    ...(await issueServer(ca)),
     requestCert: true,
     rejectUnauthorized: false,
   };
@@ -114,6 +116,8 @@ export const startManagementServer = async (
     /** PEM of the authority that signed the server's certificate. */
     caPem: ca.pem,
     calls,
+    /** Shows a certificate of another authority to new connections. */
+    present: async (by: TestCa) => server.setSecureContext(await issueServer(by)),
     /** Sets the response to the next calls. */
     reply: (next: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>) => {
       answer = next;

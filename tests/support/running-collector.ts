@@ -1,11 +1,15 @@
+import { createHash } from "node:crypto";
 import { rename, writeFile } from "node:fs/promises";
 import { isUsable, loadConfig } from "#collector/config/load-config.ts";
 import { superviseCollector } from "#collector/runtime/supervisor.ts";
 import type { Source, SourceDependencies } from "#collector/sources/source.ts";
 import { type Clock, systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { mapValues } from "#kit/map-values.ts";
 import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import type { SourceConfig } from "#proto/collector-config/parse.ts";
+import type { CaChannel } from "#proto/management/ca-bundle.ts";
+import type { CaBundle } from "#proto/management/enroll.ts";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { startIngestPeer } from "../fakes/ingest-peer.ts";
 import { createTestLog } from "../fakes/log.ts";
@@ -81,17 +85,24 @@ const idle = { start: async () => undefined, stop: async () => undefined };
 
 /** Creates a collector that is not started. `sources` is the YAML of its sources, `management` more of that section. */
 export const createRunningCollector = async (
-  options: { sources?: string; management?: string; tracer?: Tracer } = {},
+  options: {
+    sources?: string;
+    management?: string;
+    managementAtIngest?: boolean;
+    tracer?: Tracer;
+  } = {},
 ) => {
   const {
     sources = "[{type: file, include: [/nowhere/*]}]",
     management = "",
+    managementAtIngest = false,
     tracer = untraced,
   } = options;
   const ca = await createTestCa();
   const peer = await startIngestPeer({ ca });
   const server = await startManagementServer();
-  const managed = `management: {core_url: "${server.url}", ca_file: core-ca.pem${management}}\n`;
+  const coreUrl = managementAtIngest ? `https://${peer.endpoint}` : server.url;
+  const managed = `management: {core_url: "${coreUrl}", ca_file: core-ca.pem${management}}\n`;
   const host = await createEnrolledHost({
     ca,
     caPem: ca.pem + server.caPem,
@@ -99,7 +110,10 @@ export const createRunningCollector = async (
     endpoint: peer.endpoint,
     more: `sources: ${sources}\n${managed}`,
   });
-  let heartbeat: (call: ManagementCall) => ManagementReply = () => heartbeatAnswer();
+  const bundles: Record<CaChannel, CaBundle | null> = { ingest: null, management: null };
+  const numbers = () => mapValues(bundles, (bundle) => bundle?.number ?? 0);
+  let heartbeat: (call: ManagementCall) => ManagementReply = () =>
+    heartbeatAnswer({ ca_bundles: numbers() });
   let renew: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = (call) =>
     issueFor(ca, call);
   let desired: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = () => ({
@@ -110,7 +124,16 @@ export const createRunningCollector = async (
     status: 200,
     body: { received_at: "2026-06-01T12:00:00.000Z" },
   });
+  const bundleFor = ({ channel }: ManagementCall["body"], own: CaChannel) => ({
+    bundle: channel === own || managementAtIngest ? bundles[channel as CaChannel] : null,
+  });
+  peer.behaviour.answerPost = (path, body) => {
+    if (path.endsWith("/ca-bundle")) return bundleFor(body, "ingest");
+    return heartbeatAnswer({ ca_bundles: numbers() }).body;
+  };
   server.reply((call) => {
+    if (call.path.endsWith("/ca-bundle"))
+      return { status: 200, body: bundleFor(call.body, "management") };
     if (call.path.endsWith("/heartbeat")) return heartbeat(call);
     if (call.path.endsWith("/renew")) return renew(call);
     return call.path.endsWith("/diag") ? diag(call) : desired(call);
@@ -128,6 +151,16 @@ export const createRunningCollector = async (
     log: testLog,
     /** The collector's clock, five times as fast as the system clock. */
     clock,
+    /** Publishes a CA bundle: answers to heartbeats have its number, the next one unless given, and the server of its channel has it. */
+    publish: (channel: CaChannel, pem: string, over: Partial<CaBundle> = {}) => {
+      bundles[channel] = {
+        number: (bundles[channel]?.number ?? 0) + 1,
+        sha256: createHash("sha256").update(pem).digest("hex"),
+        pem,
+        published_at: "2026-06-01T12:00:00.000Z",
+        ...over,
+      };
+    },
     /** Sets the answer to heartbeats; by default an empty one that requests the next after a second. */
     onHeartbeat: (reply: (call: ManagementCall) => ManagementReply) => {
       heartbeat = reply;

@@ -1,4 +1,4 @@
-import { fetchStatus } from "#collector/status/status-socket.ts";
+import { fetchStatus } from "#collector/status/fetch-status.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { systemClock } from "#kit/clock.ts";
 import { median } from "#scripts/bench/support/bench.ts";

@@ -1,6 +1,6 @@
 import { readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fetchStatus } from "#collector/status/status-socket.ts";
+import { fetchStatus } from "#collector/status/fetch-status.ts";
 import { systemClock } from "#kit/clock.ts";
 import type { Rotation } from "./collector-load.ts";
 import { type Fault, seconds } from "./fault.ts";

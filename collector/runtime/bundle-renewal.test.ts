@@ -1,0 +1,196 @@
+import { X509Certificate } from "node:crypto";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { hourMs } from "#kit/clock.ts";
+import type { CaChannel } from "#proto/management/ca-bundle.ts";
+import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
+import { endedWith, runCollector } from "#tests/support/collector-command.ts";
+import { createRunningCollector, type RunningCollector } from "#tests/support/running-collector.ts";
+
+/* A collector between two servers, whose authorities are both in its `ca_file`. */
+
+let running: RunningCollector;
+let next: TestCa;
+beforeEach(async () => {
+  [running, next] = await Promise.all([
+    createRunningCollector(),
+    createTestCa({ name: "Next CA" }),
+  ]);
+});
+afterEach(() => running.stop());
+
+const pemOf = (pem: string) => new X509Certificate(pem).toString();
+const stored = async (channel: CaChannel) =>
+  JSON.parse(
+    await readFile(join(running.host.dir, "identity", "ca", `${channel}.json`), "utf8").catch(
+      () => "null",
+    ),
+  );
+/** Waits until the bundle of a channel has this number, and is or is not settled. */
+const untilStored = (channel: CaChannel, number: number, settled = true) =>
+  expect.poll(() => stored(channel)).toMatchObject({ number, settled });
+const reported = () => running.heartbeats().at(-1)?.body.ca_bundles;
+const fetches = (channel: CaChannel) =>
+  (channel === "ingest"
+    ? running.peer.posts
+    : running.server.calls.filter(({ path }) => path.endsWith("/ca-bundle"))
+  ).map(({ body }) => body.channel);
+const warnings = () =>
+  (running.heartbeats().at(-1)?.body.config as { errors: string[] } | undefined)?.errors;
+const connected = () => expect.poll(() => running.peer.opens.length).toBeGreaterThan(0);
+
+describe("bundles of core", () => {
+  it("are fetched over the channel of each, take effect in one new session each, and are settled and reported", async () => {
+    running.publish("ingest", running.host.ca.pem);
+    running.publish("management", running.server.caPem);
+    await running.start();
+    await untilStored("ingest", 1);
+    await untilStored("management", 1);
+    await expect.poll(reported).toEqual({ ingest: 1, management: 1, pinned: false });
+    expect(await stored("ingest")).toMatchObject({ pem: pemOf(running.host.ca.pem), before: "" });
+    expect(new Set(fetches("ingest"))).toEqual(new Set(["ingest"]));
+    expect(new Set(fetches("management"))).toEqual(new Set(["management"]));
+    const { out } = await runCollector(["status", "--json", "--config", running.host.config]);
+    expect(JSON.parse(out).trust).toMatchObject({
+      ingest: { bundle: 1, settled: true, authorities: [{ name: "CN=Test CA" }] },
+      management: { bundle: 1, settled: true, authorities: [{ name: "CN=Server CA" }] },
+    });
+  });
+
+  it("renew both roots: the servers change theirs, and what the last bundle omits is not accepted any more", async () => {
+    const { host, peer, server } = running;
+    running.publish("ingest", host.ca.pem + next.pem);
+    running.publish("management", server.caPem + next.pem);
+    await running.start();
+    await untilStored("ingest", 1);
+    await untilStored("management", 1);
+    await Promise.all([peer.present(next), server.present(next)]);
+    running.publish("ingest", next.pem);
+    running.publish("management", next.pem);
+    await untilStored("ingest", 2);
+    await untilStored("management", 2);
+    const opened = peer.opens.length;
+    peer.disconnect();
+    await expect.poll(() => peer.opens.length).toBeGreaterThan(opened);
+    await peer.present(host.ca);
+    peer.disconnect();
+    await expect.poll(() => running.log.text()).toContain("unavailable: self-signed certificate");
+    const { out } = await runCollector(["diag", "--config", host.config]);
+    expect(JSON.parse(out).trust.ingest.authorities).toEqual([
+      { name: "CN=Next CA", not_after: "2036-01-01T00:00:00.000Z" },
+    ]);
+  });
+
+  it("that lack the root that works cut nobody off, and are not settled", async () => {
+    running.publish("ingest", next.pem);
+    running.publish("management", next.pem);
+    await running.start();
+    await untilStored("ingest", 1, false);
+    await untilStored("management", 1, false);
+    await expect.poll(reported).toEqual({ ingest: 1, management: 1, pinned: false });
+    const opened = running.peer.opens.length;
+    running.peer.disconnect();
+    await expect.poll(() => running.peer.opens.length).toBeGreaterThan(opened);
+    expect(await stored("ingest")).toMatchObject({ settled: false });
+    running.publish("ingest", running.host.ca.pem);
+    running.publish("management", running.server.caPem);
+    await untilStored("ingest", 2);
+    await untilStored("management", 2);
+  });
+
+  it("are settled only once the servers of both channels were verified by them alone", async () => {
+    running.publish("ingest", running.host.ca.pem);
+    running.publish("management", next.pem);
+    await running.start();
+    await untilStored("management", 1, false);
+    await expect.poll(() => fetches("management").length).toBeGreaterThan(1);
+    const before = running.heartbeats().length;
+    await expect.poll(() => running.heartbeats().length).toBeGreaterThan(before + 1);
+    expect(await stored("ingest")).toMatchObject({ number: 1, settled: false });
+    await running.server.present(next);
+    running.clock.skip(hourMs);
+    await untilStored("ingest", 1);
+    await untilStored("management", 1);
+  });
+
+  it("that are refused are warnings, and tried again after an hour, or with another number", async () => {
+    running.publish("ingest", "# no certificate\n");
+    await running.start();
+    const warning = "warning: CA bundle of ingest: number 1 is empty";
+    await expect.poll(warnings).toEqual([warning]);
+    const before = running.heartbeats().length;
+    await expect.poll(() => running.heartbeats().length).toBeGreaterThan(before + 2);
+    expect(fetches("ingest")).toHaveLength(1);
+    running.clock.skip(hourMs);
+    await expect.poll(() => fetches("ingest").length).toBe(2);
+    expect(await stored("ingest")).toBeNull();
+    running.publish("ingest", running.host.ca.pem);
+    await untilStored("ingest", 2);
+    await expect.poll(warnings).toEqual([]);
+  });
+
+  it("larger than a host takes are refused too", async () => {
+    running.publish("ingest", "#".repeat(70 * 1024));
+    await running.start();
+    await expect
+      .poll(warnings)
+      .toEqual(["warning: CA bundle of ingest: number 1 is not one that a host takes"]);
+  });
+
+  it("that cannot be stored leave what counts as it is", async () => {
+    await writeFile(join(running.host.dir, "identity", "ca"), "in its place");
+    running.publish("ingest", running.host.ca.pem);
+    await running.start();
+    await expect
+      .poll(warnings)
+      .toContain("warning: CA bundle of ingest: number 1 cannot be stored (EEXIST)");
+    await connected();
+  });
+
+  it("come with the answers of a stream too", async () => {
+    running.publish("ingest", running.host.ca.pem);
+    running.peer.behaviour.answerStatus = () => ({
+      nextStatusSeconds: 1,
+      caBundles: { ingest: 1, management: 0 },
+    });
+    await running.start();
+    await untilStored("ingest", 1);
+    expect(running.heartbeats()).toEqual([]);
+  });
+
+  it("are taken over one connection where management is at the ingest listener", async () => {
+    await running.stop();
+    running = await createRunningCollector({ managementAtIngest: true });
+    running.publish("ingest", running.host.ca.pem);
+    running.publish("management", running.host.ca.pem);
+    await running.start();
+    await untilStored("ingest", 1);
+    await untilStored("management", 1);
+    expect(running.server.calls).toEqual([]);
+  });
+
+  it("count no more after trust reset, and the next one has any number", async () => {
+    running.publish("ingest", running.host.ca.pem, { number: 70_000 });
+    await running.start();
+    await untilStored("ingest", 70_000);
+    running.publish("ingest", running.host.ca.pem, { number: 80_000 });
+    await expect.poll(warnings).toEqual([expect.stringMatching(/more than 1000 above 70000/)]);
+    const reset = await runCollector(["trust", "reset", "--config", running.host.config]);
+    expect(reset).toMatchObject(endedWith(0, "the CA bundles are forgotten"));
+    await untilStored("ingest", 80_000);
+    const { code } = await runCollector(["trust", "--config", running.host.config]);
+    expect(code).toBe(2);
+  });
+
+  it("do not count and are not taken where the config pins its own authorities", async () => {
+    await running.stop();
+    running = await createRunningCollector({ management: ", ca_pinned: true" });
+    running.publish("ingest", next.pem);
+    await running.start();
+    await expect.poll(reported).toEqual({ ingest: null, management: null, pinned: true });
+    const before = running.heartbeats().length;
+    await expect.poll(() => running.heartbeats().length).toBeGreaterThan(before + 1);
+    expect(fetches("ingest")).toEqual([]);
+  });
+});
