@@ -133,7 +133,7 @@ export const printCalendar = async (
     "state",
     { what: ({ what, subject }) => (subject ? `${what}: ${subject}` : what) },
     "of",
-    "changed_at as changed",
+    "changed_at as file written",
     { "changed by": ({ change, docs }) => `${change} (${docs})` },
     "away as a host that was away",
   ];
@@ -141,29 +141,30 @@ export const printCalendar = async (
   return items.every(({ state }) => state === "ready") ? undefined : exitCodes.refused;
 };
 
-/** Prints the hosts that lack the newest CA bundle of a channel, then what that means. Exits with 1 if there is one. */
+/** Prints the hosts that lack the newest CA bundle of a channel, and what that means. Exits with 1 if there is one. */
 export const printTrust = async (
   terminal: Terminal,
   options: OutputOptions,
-  { channels, away }: AnswerOf<"readTrust">,
+  answer: AnswerOf<"readTrust">,
 ) => {
-  if (options.format !== "table" && options.format !== "csv")
-    await printRecord(terminal, options, { channels, away });
-  else
-    await printRows(
-      terminal,
-      options,
-      [
-        "channel",
-        "identity",
-        { bundle: ({ number, is_pinned }) => number ?? (is_pinned ? "pinned" : "none") },
-        "last_heartbeat_at as last heartbeat",
-        { silent: ({ is_silent }) => (is_silent ? "silent" : "") },
-      ],
-      channels.flatMap(({ channel, lacking }) => lacking.map((host) => ({ channel, ...host }))),
-    );
+  const { channels, away } = answer;
+  const lacking = channels.flatMap(({ channel, lacking: hosts }) =>
+    hosts.map((host) => ({ channel, ...host })),
+  );
+  const exitCode = lacking.length === 0 ? undefined : exitCodes.refused;
+  if (options.format === "json" || options.format === "yaml") {
+    await printRecord(terminal, options, answer);
+    return exitCode;
+  }
+  const columns: readonly Column<(typeof lacking)[number]>[] = [
+    "channel",
+    "identity",
+    { bundle: ({ number, is_pinned: isPinned }) => number ?? (isPinned ? "pinned" : "none") },
+    "last_heartbeat_at as last heartbeat",
+    { silent: ({ is_silent: isSilent }) => (isSilent ? "silent" : "") },
+  ];
+  await printRows(terminal, options, columns, lacking);
   for (const { channel, advice } of channels) terminal.err.write(`${channel}: ${advice}\n`);
-  if (channels.every(({ lacking }) => lacking.length === 0)) return undefined;
-  terminal.err.write(`On a host that was away for the whole change: ${away}\n`);
-  return exitCodes.refused;
+  if (exitCode) terminal.err.write(`On a host that was away for the whole change: ${away}\n`);
+  return exitCode;
 };

@@ -11,6 +11,7 @@ import {
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { createCoreReporter } from "#functions/ops/report-core.ts";
+import { insertCaBundle } from "#functions/store/system/ca-bundles.ts";
 import { dayMs, systemClock } from "#kit/clock.ts";
 import { failsWith, startTestAdmin } from "../support/admin.ts";
 import { enrollTestCollector, identityPrefix } from "../support/collector.ts";
@@ -275,7 +276,7 @@ it("system calendar says what ends next, what changes it, and ends with 1 within
   const { exitCode, out } = await script.run`system calendar`;
   expect(exitCode).toBe(1);
   const [head, first] = out.split("\n");
-  expect(head).toMatch(/^ends +state +what +of +changed +changed by +a host that was away$/);
+  expect(head).toMatch(/^ends +state +what +of +file written +changed by +a host that was away$/);
   expect(first).toMatch(
     new RegExp(
       `^${soon} +warning +server certificate and intermediates of ingest: CN=ingest.example +core-1 .*docs/rotate.md#server-certificate-of-ingest\\) +nothing$`,
@@ -283,4 +284,25 @@ it("system calendar says what ends next, what changes it, and ends with 1 within
   );
   expect(out).toMatch(/^no end +ready +token of SCIM +core-1 +2026-01-02T03:04:05.000Z /m);
   expect(out).toMatch(/^its issuer knows +ready +client secret at the identity provider +web /m);
+});
+
+it("system trust names the hosts without the newest roots, what they need, and ends with 1 while there is one", async () => {
+  const none = await script.run`system trust`;
+  expect(none.exitCode).toBe(0);
+  expect(none.err).toContain("ingest: No bundle is published: SVC_INGEST_CA_BUNDLE_FILE");
+  await enrollHost("without-roots");
+  await insertCaBundle(web.core.db, {
+    channel: "ingest",
+    number: 4,
+    pem: web.core.ca.pem,
+    sha256: "",
+    publishedAt: new Date(),
+  });
+  const { exitCode, out, err } = await script.run`system trust`;
+  expect(exitCode).toBe(1);
+  expect(out).toMatch(new RegExp(`^ingest +${identityPrefix}without-roots +none +silent$`, "m"));
+  expect(err).toMatch(/^ingest: \d of \d hosts lack bundle 4: /m);
+  expect(err).toMatch(/: svc-collector enroll --reenroll --ca-bundle FILE$/m);
+  const [ingest] = JSON.parse((await script.run`system trust -o json`).out).channels;
+  expect(ingest.bundle).toMatchObject({ number: 4, roots: [{ subject: "CN=Test CA" }] });
 });

@@ -1,7 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { createCoreReporter } from "#functions/ops/report-core.ts";
+import { insertCaBundle } from "#functions/store/system/ca-bundles.ts";
 import { systemClock } from "#kit/clock.ts";
+import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { createTestToken } from "../support/collector.ts";
 import { press, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
@@ -83,6 +86,24 @@ describe("the page of the system", () => {
     await page.getByText("without an end that core knows").click();
     const rows = page.getByRole("table", { name: /^What has no end/ }).getByRole("row");
     await rows.filter({ hasText: "bridge tokens" }).getByText("no end").waitFor();
+    expect(messages).toEqual([]);
+  });
+
+  it("says which hosts lack the newest roots, and what they need", async () => {
+    const { enroll } = await createTestToken(web.core);
+    await enroll("without-roots");
+    const pem = (await createTestCa({ name: "New root" })).pem;
+    const bundle = { number: 2, pem, sha256: "ab".repeat(32), publishedAt: new Date() };
+    await insertCaBundle(web.core.db, { ...bundle, channel: "ingest" });
+    const { page, messages } = await visit("/system");
+    const part = page.getByRole("region", { name: "Roots that hosts trust" });
+    await see(part, "1 of 1 hosts lack bundle 2: no server may use a root that is new in it yet.");
+    await see(part, /^CN=New root, until/);
+    await see(part, "Hosts: 1 that report nothing of it.");
+    const row = part.getByRole("row").filter({ hasText: "without-roots" });
+    await row.getByText("never", { exact: true }).waitFor();
+    await see(part, "svc-collector enroll --reenroll --ca-bundle FILE");
+    await see(part, "No bundle is published: SVC_MANAGEMENT_CA_BUNDLE_FILE is not set.");
     expect(messages).toEqual([]);
   });
 
