@@ -91,7 +91,7 @@ const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">):
   figureBy(
     "state",
     "core_completeness_states",
-    "hours of hosts in the last day, as on `/completeness`",
+    "hours of hosts in the last day, as on `/data/completeness`",
     async () => {
       const toMs = core.clock.now();
       const hours = await findHourCounts(core.db, { fromMs: toMs - dayMs, toMs });

@@ -1,4 +1,4 @@
-/** Configs and the hosts that should run them, as core reports them to `/configs` (docs/rollouts.md). */
+/** Configs and the hosts that should run them, as core reports them to `/changes/configs` (docs/rollouts.md). */
 import * as v from "valibot";
 import { Id, IsoTimestamp, PageOf, TextOrNull, TimestampOrNull } from "../values.ts";
 import { configProgress } from "./vocabulary.ts";

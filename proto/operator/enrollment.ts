@@ -1,4 +1,4 @@
-/** Enrollment as core reports it to `/enrollment` (docs/enroll.md). No view has the value of a token. */
+/** Enrollment as core reports it to `/access/enrollment` (docs/enroll.md). No view has the value of a token. */
 import * as v from "valibot";
 import { Id, IsoTimestamp, PageOf, TextOrNull, TimestampOrNull } from "../values.ts";
 import { WorkloadTerms } from "./workload.ts";

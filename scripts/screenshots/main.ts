@@ -69,7 +69,7 @@ const picturesOf = (identityId: string): readonly Picture[] => [
   },
   {
     name: "rollout",
-    path: `/rollouts/${seededRolloutId("paused")}?wave=2`,
+    path: `/changes/rollouts/${seededRolloutId("paused")}?wave=2`,
     height: 1300,
     ready: "started wave 2",
   },

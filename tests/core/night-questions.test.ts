@@ -152,8 +152,9 @@ answer("is the new version worse than the old", "/fleet", 1, async ({ page, clic
     .waitFor();
 });
 
-answer("is the new config worse than the old", "/fleet", 1, async (operator) => {
-  await operator.click(mainLink(operator, "Rollouts"));
+answer("is the new config worse than the old", "/fleet", 2, async (operator) => {
+  await operator.click(mainLink(operator, "Changes"));
+  await operator.click(operator.page.getByRole("link", { name: "Rollouts", exact: true }));
   const verdict =
     "Wave 1: Worse: memory +50 % (+50 to +50), 24 changed hosts against 24 similar unchanged ones.";
   expect(night.paused).toEqual({ code: "worse_than_control", detail: verdict });
@@ -175,7 +176,9 @@ answer("will everything live through the long weekend", "/fleet", 1, async ({ pa
     expect(await panel.textContent()).toContain(words);
 });
 
-answer("who sends most, and what does it take on disk", "/", 1, async ({ page, click }) => {
+answer("who sends most, and what does it take on disk", "/", 2, async (operator) => {
+  const { page, click } = operator;
+  await click(mainLink(operator, "Data"));
   await click(page.getByRole("link", { name: "Volume" }));
   const table = page.getByRole("table");
   await table.getByText("web-2", { exact: true }).waitFor();
@@ -218,9 +221,9 @@ answer("which hosts should exist and never enrolled", "/fleet", 1, async ({ page
   ]);
 });
 
-answer("are core, database and export well", "/fleet", 1, async (operator) => {
-  const { page, click } = operator;
-  await click(mainLink(operator, "System"));
+answer("are core, database and export well", "/fleet", 2, async ({ page, click }) => {
+  await click(page.getByRole("button", { name: /Menu$/ }));
+  await click(page.getByRole("link", { name: "System" }));
   await see(page, "1 of 8 parts needs attention");
   const rows = await cellsOf(page.getByRole("table", { name: /^Parts/ }));
   const stateOf = (part: string) => rows.find(([name]) => name === part)?.[1];

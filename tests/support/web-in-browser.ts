@@ -46,6 +46,9 @@ export const follow = (within: Page | Locator, name: string | RegExp) =>
 export const press = (within: Page | Locator, name: string | RegExp) =>
   within.getByRole("button", { name }).click();
 
+/** Opens the menu of the page's frame. */
+export const openMenu = (page: Page) => press(page, /Menu$/);
+
 /** Waits until there is a heading of this name. */
 export const waitForHeading = (within: Page | Locator, name: string | RegExp) =>
   within.getByRole("heading", { name }).waitFor();

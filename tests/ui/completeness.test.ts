@@ -120,7 +120,7 @@ describe("the completeness of the fleet", () => {
   });
 
   it("has a figure and a link for each hour", async () => {
-    const { page } = await visit("/completeness");
+    const { page } = await visit("/data/completeness");
     await page.getByText("Figures of each hour").click();
     await page.getByRole("link", { name: `${shortText} UTC`, exact: true }).click();
     await see(page, "4 hosts: 2 with an incomplete hour");
@@ -128,7 +128,7 @@ describe("the completeness of the fleet", () => {
 
   it("has no axe violation and no sideways scroll", async () => {
     for (const [path, ready] of [
-      ["/completeness", "with an incomplete hour"],
+      ["/data/completeness", "with an incomplete hour"],
       [
         `/hosts/${shop.identityId}?hour=${new Date(short).toISOString()}`,
         "310 records dropped at the host.",

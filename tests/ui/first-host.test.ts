@@ -68,12 +68,17 @@ it("a refused host is found by its name, with the reason, also where others shar
     await expect(enroll(deviceId)).rejects.toThrow(
       "The policy allows https://fleet.test/other/ followed by the device id",
     );
-  for (const path of ["/fleet?q=LOST-8", "/fleet?device=lost-8", "/hosts/lost-8", "/enrollment"]) {
+  for (const path of [
+    "/fleet?q=LOST-8",
+    "/fleet?device=lost-8",
+    "/hosts/lost-8",
+    "/access/enrollment",
+  ]) {
     const { page, messages } = await visit(path);
     const refused = page.getByRole("region", { name: /^Refused enrollments/ });
     await see(refused, "lost-8");
     await see(refused, "identity_not_allowed");
-    expect(await refused.getByText("lost-7").count()).toBe(path === "/enrollment" ? 1 : 0);
+    expect(await refused.getByText("lost-7").count()).toBe(path === "/access/enrollment" ? 1 : 0);
     expect([path, await flawsOf(page), messages]).toEqual([path, [], []]);
   }
 });

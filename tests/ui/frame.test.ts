@@ -4,10 +4,13 @@ import { person } from "#drizzle/schema/operator.ts";
 import { systemClock } from "#kit/clock.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { people } from "#scripts/lab/people.ts";
-import { axeViolationsOf, uiStates, viewports } from "#tests/support/ui-states.ts";
+import { axeViolationsOf, flawsOf, uiStates, viewports } from "#tests/support/ui-states.ts";
 import { createTestToken } from "../support/collector.ts";
 import {
+  expectAddress,
+  expectCount,
   follow,
+  openMenu,
   see,
   startWebInBrowser,
   waitForHeading,
@@ -81,7 +84,8 @@ describe("the pages in a browser, under the content security policy", () => {
   it("keep the chosen theme, and apply it before the first paint", async () => {
     const { page } = await visit("/", { scheme: "light" });
     const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-    await page.getByRole("radio", { name: "Dark" }).check();
+    await openMenu(page);
+    await page.getByRole("combobox", { name: "Theme" }).selectOption("dark");
     await expect.poll(background).toBe("rgb(15, 17, 21)");
     await page.route(/main|index-.*\.js/, (route) => route.abort());
     await page.reload({ waitUntil: "domcontentloaded" });
@@ -105,72 +109,99 @@ describe("the pages in a browser, under the content security policy", () => {
 const product = "Collector fleet";
 
 describe("the pages of records", () => {
+  const pages = [
+    ["Now", "Now", "Overview", "/"],
+    ["Now", "Watches", "Watches", "/watches"],
+    ["Fleet", "Fleet", "Hosts", "/fleet"],
+    ["Data", "Completeness", "Completeness", "/data/completeness"],
+    ["Data", "Volume", "Volume", "/data/volume"],
+    ["Changes", "Audit", "Audit", "/changes/audit"],
+    ["Changes", "Rollouts", "Rollouts", "/changes/rollouts"],
+    ["Changes", "Configs", "Configs", "/changes/configs"],
+    ["Access", "Enrollment", "Enrollment", "/access/enrollment"],
+    ["Access", "Inventory", "Inventory", "/access/inventory"],
+  ] as const;
+  const place = "[aria-current]";
+
   it("have an address, a title and a heading of their own, and a place in the navigation", async () => {
     const { page, messages } = await visit("/");
-    await expect.poll(() => page.title()).toBe(product);
     const nav = page.getByRole("navigation", { name: "Main" });
-    for (const name of [
-      "Fleet",
-      "Completeness",
-      "Audit",
-      "Configs",
-      "Rollouts",
-      "Enrollment",
-      "Watches",
-      "System",
-    ]) {
+    for (const [name, title, tab, path] of pages) {
       await nav.getByRole("link", { name, exact: true }).click();
-      await waitForPage(page, name);
-      await expect.poll(() => page.title()).toBe(`${name} · ${product}`);
-      expect(await nav.locator("[aria-current=page]").textContent()).toBe(name);
+      const tabs = page.getByRole("navigation", { name, exact: true });
+      if (name !== "Fleet") await follow(tabs, tab);
+      await waitForPage(page, title);
+      await expect.poll(() => page.title()).toBe(`${title} · ${product}`);
+      await expectAddress(page, path);
+      expect(await nav.locator(place).allTextContents()).toEqual([name]);
+      if (name === "Fleet") expect(await tabs.count()).toBe(0);
+      else expect(await tabs.locator("[aria-current=page]").textContent()).toBe(tab);
     }
     await page.goto(`/hosts/${hostId}`);
     await waitForPage(page, "edge-1");
     await expect.poll(() => page.title()).toBe(`edge-1 · ${product}`);
-    expect(await nav.locator("[aria-current]").textContent()).toBe("Fleet");
+    expect(await nav.locator(place).textContent()).toBe("Fleet");
+    await openMenu(page);
+    await follow(page, "System");
+    await waitForPage(page, "System");
+    expect(await nav.locator(place).count()).toBe(0);
     expect(messages).toEqual([]);
   });
 
-  it("are all in one line of the navigation of a narrow screen", async () => {
-    const { page } = await visit("/audit", { width: 360 });
-    const links = page.getByRole("navigation", { name: "Main" }).getByRole("link");
-    await links.getByText("Completeness").waitFor();
-    expect(await links.allTextContents()).toEqual([
-      "Fleet",
-      "Completeness",
-      "Audit",
-      "Configs",
-      "Rollouts",
-      "Enrollment",
-    ]);
-    for (const width of [360, 390, 480]) {
+  it.each([320, 390])(
+    "are all in the menu of a screen of %i px, by the keyboard alone",
+    async (width) => {
+      const { page, messages } = await visit("/changes/audit", { width });
+      await waitForPage(page, "Audit");
+      const nav = page.getByRole("navigation", { name: "All pages" });
+      expect(await page.getByRole("navigation", { name: "Main" }).count()).toBe(0);
+      await page.getByRole("button", { name: /Menu$/ }).focus();
+      await page.keyboard.press("Enter");
+      await nav.waitFor();
+      expect(await nav.getByRole("link").allTextContents()).toEqual(pages.map(([, , tab]) => tab));
+      expect(await nav.locator(place).textContent()).toBe("Audit");
+      await page.getByRole("link", { name: "System" }).waitFor();
+      expect(await flawsOf(page, { axeAt: [{ width }] })).toEqual([]);
       await page.setViewportSize({ width, height: 900 });
-      const tops = await links.evaluateAll((all) =>
-        all.map((link) => link.getBoundingClientRect().top),
-      );
-      expect({ width, lines: new Set(tops).size }).toEqual({ width, lines: 1 });
-      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(
-        true,
-      );
-    }
+      await nav.getByRole("link", { name: "Completeness" }).press("Enter");
+      await waitForPage(page, "Completeness");
+      await expectCount(nav, 0);
+      expect(messages).toEqual([]);
+    },
+  );
+
+  it.each([
+    ["/audit?target=edge-1#content", "/changes/audit?target=edge-1#content"],
+    ["/configs", "/changes/configs"],
+    ["/rollouts/x?wave=2#targets", "/changes/rollouts/x?wave=2#targets"],
+    ["/completeness?from=24h", "/data/completeness?from=24h"],
+    ["/volume", "/data/volume"],
+    ["/enrollment#tokens", "/access/enrollment#tokens"],
+    ["/inventory?status=missing", "/access/inventory?status=missing"],
+    ["/changes", "/changes/audit"],
+  ])("are found at the address of an earlier release, %s", async (old, now) => {
+    const { page } = await visit(old);
+    await expect.poll(() => page.url()).toBe(web.origin + now);
+    await page.locator("main h1").waitFor();
+    expect(await page.getByText("No such page").count()).toBe(0);
   });
 
   it("show a reader which scope is missing, and no entry in the navigation, and which are held", async () => {
-    const { page } = await visit("/audit", { as: "reader" });
+    const { page } = await visit("/changes/audit", { as: "reader" });
     for (const path of [
-      "/audit",
+      "/changes/audit",
       `/hosts/${hostId}`,
-      "/configs",
-      "/rollouts",
-      "/rollouts/x",
-      "/enrollment",
+      "/changes/configs",
+      "/changes/rollouts",
+      "/changes/rollouts/x",
+      "/access/enrollment",
       "/watches",
     ]) {
       await page.goto(path);
       await waitForHeading(page, "This page needs the scope audit");
       expect(
         await page.getByRole("navigation", { name: "Main" }).getByRole("link").allTextContents(),
-      ).toEqual(["Home"]);
+      ).toEqual(["Now"]);
     }
     await follow(page, "Show your scopes");
     await waitForHeading(page, "Your scopes");

@@ -21,7 +21,7 @@ it("without an inventory the fleet has no line of it, and its page says how to p
   const { page, messages } = await visit("/fleet");
   await page.getByRole("link", { name: "stray-1" }).first().waitFor();
   expect(await page.getByText("Inventory:").count()).toBe(0);
-  await page.goto("/inventory");
+  await page.goto("/access/inventory");
   await waitForHeading(page, "There is no inventory");
   expect(messages).toEqual([]);
 });
@@ -55,7 +55,7 @@ describe("an inventory", () => {
   });
 
   it("has no axe violation and no sideways scroll", async () => {
-    expect(await flawsAt("/inventory", "stray-1")).toEqual([]);
+    expect(await flawsAt("/access/inventory", "stray-1")).toEqual([]);
     expect(await flawsAt("/fleet", "Inventory:")).toEqual([]);
   });
 });

@@ -5,7 +5,14 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { person } from "#drizzle/schema/operator.ts";
 import { type PersonName, people } from "#scripts/lab/people.ts";
 import { readCsv } from "../support/csv.ts";
-import { expectAddress, follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
+import {
+  expectAddress,
+  follow,
+  openMenu,
+  press,
+  see,
+  startWebInBrowser,
+} from "../support/web-in-browser.ts";
 
 const { web, browser, visit } = await startWebInBrowser({
   core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
@@ -42,13 +49,14 @@ describe("signing in, in a browser", () => {
       const { scopes, email } = people[name];
       await heading(page, scopes.includes("audit") ? "Fleet" : "This page needs the scope audit");
       await expectAddress(page, "/fleet?state=stale");
-      await follow(page, "Home");
+      await page.getByRole("link", { name: "Now", exact: true }).click();
       await see(page, `Signed in as ${email}`);
       const held = page.locator(".scope-rows [data-held] code");
       await expect.poll(() => held.allTextContents()).toEqual(scopes);
       const strip = page.getByRole("list", { name: "Fleet" });
       if (scopes.includes("audit")) await strip.waitFor();
       else expect(await strip.count()).toBe(0);
+      await openMenu(page);
       await press(page, "Sign out");
       await press(page, "Sign out of this provider too");
       await heading(page, "You are signed out");

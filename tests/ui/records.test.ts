@@ -42,7 +42,7 @@ beforeAll(async () => {
 
 describe("the audit page", () => {
   it("shows sentences with names and links, reasons, and the verified part of the chain", async () => {
-    const { page, messages } = await visit("/audit");
+    const { page, messages } = await visit("/changes/audit");
     const row = page.getByRole("row").filter({ hasText: "revoked the host" });
     await see(row, "laptop_lost");
     expect(await row.getByRole("link", { name: web.core.people.admin.email }).count()).toBe(1);
@@ -65,17 +65,17 @@ describe("the audit page", () => {
   });
 
   it("filters by time, action, actor, target and outcome, all in the address", async () => {
-    const { page } = await visit("/audit");
+    const { page } = await visit("/changes/audit");
     await follow(page, "Last hour");
     await follow(page, "Revocations");
     await page.getByRole("row").filter({ hasText: "revoked the host" }).waitFor();
     await expectCount(page.getByRole("row"), 2);
     await page.getByRole("combobox", { name: "Action" }).selectOption("config.publish");
-    await expectAddress(page, "/audit?action=config.publish&within_seconds=3600");
+    await expectAddress(page, "/changes/audit?action=config.publish&within_seconds=3600");
     await follow(page, "Clear all filters");
     await page.getByRole("searchbox", { name: "Target" }).fill("edge-1");
     await page.keyboard.press("Enter");
-    await expectAddress(page, "/audit?target=edge-1");
+    await expectAddress(page, "/changes/audit?target=edge-1");
     await see(page, "3 events, all of them");
     await page.getByRole("combobox", { name: "Outcome" }).selectOption("failure");
     await waitForHeading(page, "No event matches");
@@ -84,17 +84,17 @@ describe("the audit page", () => {
   });
 
   it("leaves actions and an actor out, and shows them again", async () => {
-    const { page } = await visit("/audit");
+    const { page } = await visit("/changes/audit");
     const revocation = page.getByRole("row").filter({ hasText: "revoked the host" });
     await revocation.waitFor();
     await page.getByRole("combobox", { name: "Leave out" }).selectOption("identity.revoke");
-    await expectAddress(page, "/audit?not_action=identity.revoke");
+    await expectAddress(page, "/changes/audit?not_action=identity.revoke");
     await page
       .getByRole("combobox", { name: "Leave out" })
       .selectOption({ label: "Show all actions again" });
-    await expectAddress(page, "/audit");
+    await expectAddress(page, "/changes/audit");
     await page.getByRole("combobox", { name: "Leave out" }).selectOption("identity.revoke");
-    await expectAddress(page, "/audit?not_action=identity.revoke");
+    await expectAddress(page, "/changes/audit?not_action=identity.revoke");
     await expectCount(revocation, 0);
     expect(await page.getByRole("row").count()).toBeGreaterThan(1);
     await follow(page, "Show again: identity.revoke");
@@ -102,18 +102,18 @@ describe("the audit page", () => {
     const { email } = web.core.people.admin;
     await page.getByRole("searchbox", { name: "Not by" }).fill(email);
     await page.keyboard.press("Enter");
-    await expectAddress(page, `/audit?not_actor=${encodeURIComponent(email)}`);
+    await expectAddress(page, `/changes/audit?not_actor=${encodeURIComponent(email)}`);
     await expectCount(page.getByRole("row").filter({ hasText: email }), 0);
   });
 
   it("refuses a mangled link and names the parameter, and shows no events then", async () => {
-    const { page } = await visit("/audit?sate=stale");
+    const { page } = await visit("/changes/audit?sate=stale");
     await see(page, "a filter that the page does not understand: sate");
     expect(await page.getByRole("table").count()).toBe(0);
   });
 
   it("exports the rows of its filter", async () => {
-    const { page } = await visit("/audit?target=edge-1");
+    const { page } = await visit("/changes/audit?target=edge-1");
     const [download] = await Promise.all([page.waitForEvent("download"), follow(page, "CSV")]);
     const chunks: Uint8Array[] = [];
     for await (const chunk of await download.createReadStream()) chunks.push(chunk);
@@ -142,7 +142,7 @@ describe("the audit page", () => {
         },
       }),
     );
-    await page.goto("/audit");
+    await page.goto("/changes/audit");
     await page
       .getByRole("alert")
       .getByText("The hash chain has a fault: event 5 was edited")
@@ -233,7 +233,7 @@ const tooWide = (page: Page) =>
   );
 
 it.each([
-  ["/audit", () => "", "revoked the host"],
+  ["/changes/audit", () => "", "revoked the host"],
   ["/hosts/", () => revoked.identityId, "laptop_lost"],
 ])(
   "has no axe violation, no sideways scroll and no clipped element: %s",

@@ -33,7 +33,7 @@ const hostsAt = async (href: string) => {
 
 describe("the pages of configs in a browser", () => {
   it("answer whether all hosts run a config and which are left, in two clicks from the fleet", async () => {
-    const { page, messages } = await visit("/configs");
+    const { page, messages } = await visit("/changes/configs");
     const { hosts } = await get<ConfigDetail>(`/v1/collector/configs/${newest}`);
     await page.getByRole("link", { name: "databases r11", exact: true }).click();
     await waitForPage(page, "databases r11");
@@ -49,7 +49,7 @@ describe("the pages of configs in a browser", () => {
   });
 
   it("link every figure to exactly its rows", async () => {
-    for (const path of ["/configs", `/configs/${newest}`]) {
+    for (const path of ["/changes/configs", `/changes/configs/${newest}`]) {
       const { page } = await visit(path);
       await page.locator("a[href^='/fleet?']").first().waitFor();
       // The parts of the page arrive one after the other.
@@ -67,7 +67,7 @@ describe("the pages of configs in a browser", () => {
   });
 
   it("show the text with line numbers and copy it, and its changes from another config, by keyboard alone", async () => {
-    const { page, messages } = await visit(`/configs/${newest}`);
+    const { page, messages } = await visit(`/changes/configs/${newest}`);
     const { yaml } = await get<ConfigDetail>(`/v1/collector/configs/${newest}`);
     const lines = page.locator(".code-lines li");
     await expectCount(lines, yaml.trimEnd().split("\n").length);
@@ -83,14 +83,14 @@ describe("the pages of configs in a browser", () => {
       (await page.locator(`[data-kind=${kind}]`).allTextContents()).join("\n");
     expect(await changed("added")).toContain("# databases, revision 11");
     expect(await changed("removed")).toContain("# web servers, revision 10");
-    expect(addressOf(page)).toBe(`/configs/${newest}?compare=${seededConfigId(10)}`);
+    expect(addressOf(page)).toBe(`/changes/configs/${newest}?compare=${seededConfigId(10)}`);
     await page.goBack();
     await lines.first().waitFor();
     expect(messages).toEqual([]);
   });
 
   it("filter the assigned hosts by the address, search the configs, and say what an unknown one is", async () => {
-    const { page } = await visit(`/configs/${newest}`);
+    const { page } = await visit(`/changes/configs/${newest}`);
     const history = page.getByRole("table", { name: /^Assignments/ });
     const link = history.getByRole("link").first();
     const assigned = Number(await link.textContent());
@@ -100,23 +100,23 @@ describe("the pages of configs in a browser", () => {
       page.getByRole("table", { name: "Assigned hosts, newest first" }).getByRole("row"),
       assigned + 1,
     );
-    await page.goto("/configs");
+    await page.goto("/changes/configs");
     await page.getByLabel("Name, or the beginning of a hash").fill("r1");
     await page.keyboard.press("Enter");
-    await expectAddress(page, "/configs?q=r1");
+    await expectAddress(page, "/changes/configs?q=r1");
     await see(page, "3 configs, all of them");
     expect(await page.getByRole("link", { name: "CSV" }).getAttribute("href")).toBe(
       "/api/core/collector/configs/export.csv?q=r1",
     );
-    await page.goto("/configs?colour=red");
+    await page.goto("/changes/configs?colour=red");
     await waitForHeading(page, "The configs could not be loaded");
-    await page.goto("/configs/01920000-0000-7000-8000-0000000000ff");
+    await page.goto("/changes/configs/01920000-0000-7000-8000-0000000000ff");
     await waitForHeading(page, "No such config");
   });
 });
 
 it("the page of enrollment in a browser shows tokens and policies by state, refusals of the last day, and no value of a token", async () => {
-  const { page, messages } = await visit("/enrollment");
+  const { page, messages } = await visit("/access/enrollment");
   await waitForHeading(page, "Refused in the last day");
   for (const [name, rows] of [
     ["active", 2],
@@ -139,18 +139,21 @@ it("the page of enrollment in a browser shows tokens and policies by state, refu
     "/fleet?label=team%3Aweb",
   );
   await follow(page, "1 policy frozen");
-  await expectAddress(page, `/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`);
+  await expectAddress(
+    page,
+    `/access/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`,
+  );
   const refusals = page.getByRole("table", { name: "Refusals by reason" });
   await see(refusals, "token unknown");
   expect((await refusals.textContent()) ?? "").toContain("240");
   expect(await page.content()).not.toMatch(/svcbt_[0-9A-Za-z]{20}/);
-  await page.goto("/enrollment?stat=active");
+  await page.goto("/access/enrollment?stat=active");
   await see(page, "This link has a filter that the page does not understand");
   expect(messages).toEqual([]);
 });
 
 it("a figure of the page of enrollment finds as many events as it counts", async () => {
-  const { page } = await visit("/enrollment");
+  const { page } = await visit("/access/enrollment");
   for (const name of ["20 of 500", "40, no limit", "3 of 20"]) {
     await page.getByRole("link", { name, exact: true }).click();
     const events = page.getByRole("table", { name: "Audit events, newest first" });
@@ -160,10 +163,10 @@ it("a figure of the page of enrollment finds as many events as it counts", async
 });
 
 it.each([
-  ["/configs", "Running, never published"],
-  [`/configs/${newest}`, "databases r11"],
-  [`/configs/${newest}?compare=${seededConfigId(10)}`, "lines added"],
-  ["/enrollment", "token unknown"],
+  ["/changes/configs", "Running, never published"],
+  [`/changes/configs/${newest}`, "databases r11"],
+  [`/changes/configs/${newest}?compare=${seededConfigId(10)}`, "lines added"],
+  ["/access/enrollment", "token unknown"],
 ])(
   "the pages of configs and enrollment have no axe violation and no sideways scroll: %s",
   async (path, ready) => {

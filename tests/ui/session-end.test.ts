@@ -5,6 +5,7 @@ import { axeViolationsOf } from "#tests/support/ui-states.ts";
 import {
   expectCount,
   follow,
+  openMenu,
   press,
   see,
   startWebInBrowser,
@@ -146,6 +147,7 @@ describe("a page whose session has ended", () => {
       "state:stale",
     ]);
     await type();
+    await openMenu(page);
     await page.getByRole("button", { name: "Sign out", exact: true }).click();
     await waitForHeading(page, "You are signed out");
     // The page may still be on its way to the one that stays.

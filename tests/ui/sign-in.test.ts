@@ -135,8 +135,19 @@ describe("svc-admin login", () => {
 });
 
 describe("a page behind the sign-in", () => {
-  const others = ["/fleet?chat=new", "/audit?action=identity.revoke", "/configs", "/rollouts"];
-  it.each(["/", "/fleet?state=stale", "/hosts/:id", "/enrollment", ...(isSlow ? others : [])])(
+  const others = [
+    "/fleet?chat=new",
+    "/changes/audit?action=identity.revoke",
+    "/changes/configs",
+    "/changes/rollouts",
+  ];
+  it.each([
+    "/",
+    "/fleet?state=stale",
+    "/hosts/:id",
+    "/access/enrollment",
+    ...(isSlow ? others : []),
+  ])(
     "V5: is shown after a first sign-in that began at %s, with a provider on another site",
     async (path) => {
       const web = webs["cross-site"];

@@ -37,7 +37,7 @@ it("has the budgets below, each with a link to the hosts that it holds", async (
       ('loud', 'device:loud-1', ${mib}, now(), 'ada'), ('every', '', ${5 * mib}, now(), 'ada')`);
   await db.execute(sql`insert into held_host (host_id, identity_id, budget, since, until)
       select identity, identity_id, 'loud', now(), now() + interval '1 hour' from fleet_host where device_id = 'loud-1'`);
-  const { page } = await visit("/volume");
+  const { page } = await visit("/data/volume");
   const items = page.getByRole("region", { name: "Budgets" }).getByRole("listitem");
   await expect
     .poll(() => items.allTextContents())
@@ -54,7 +54,7 @@ it("has the budgets below, each with a link to the hosts that it holds", async (
 });
 
 it("is a picture and a table, by host, kind, and source, and marks a host that sends ten times its usual", async () => {
-  const { page, messages } = await visit("/volume");
+  const { page, messages } = await visit("/data/volume");
   const rows = page.getByRole("table").getByRole("row");
   await rows.nth(1).getByText("10× its usual").waitFor();
   expect(await page.getByText("10× its usual").count()).toBe(1);
@@ -106,6 +106,6 @@ it("is a table of today in the row of a host, by kind and hour", async () => {
 });
 
 it("has no axe violation and no sideways scroll", async () => {
-  expect(await flawsAt("/volume", "10× its usual")).toEqual([]);
-  expect(await flawsAt("/volume?by=source&from=7d", "log_line journald")).toEqual([]);
+  expect(await flawsAt("/data/volume", "10× its usual")).toEqual([]);
+  expect(await flawsAt("/data/volume?by=source&from=7d", "log_line journald")).toEqual([]);
 });

@@ -13,7 +13,6 @@ import {
   see,
   startWebInBrowser,
   waitForHeading,
-  waitForPage,
 } from "../support/web-in-browser.ts";
 
 const { web, visit: open, flawsAt } = await startWebInBrowser();
@@ -31,11 +30,13 @@ const get = async <Body>(path: string) => await web.core.auditor.read<Body>(path
 const targetsAt = async (href: string) => {
   const { pathname, search } = new URL(href, web.origin);
   const query = search === "" ? "?limit=1000" : `${search}&limit=1000`;
-  return (await get<RolloutTargetPage>(`/v1/collector${pathname}/targets${query}`)).items.length;
+  return (
+    await get<RolloutTargetPage>(`/v1/collector${pathname.replace("/changes", "")}/targets${query}`)
+  ).items.length;
 };
 /** The figures of a page that link to the hosts of a rollout. */
 const figuresOf = (page: Page) =>
-  page.locator(".page a[href^='/rollouts/'][href$='#targets']").evaluateAll((links) =>
+  page.locator(".page a[href^='/changes/rollouts/'][href$='#targets']").evaluateAll((links) =>
     links.flatMap((link) => {
       const figure = /[\d,]+(?=$| hosts)/.exec(link.textContent ?? "")?.[0];
       return figure === undefined || /^Wave/.test(link.textContent ?? "")
@@ -46,7 +47,7 @@ const figuresOf = (page: Page) =>
 
 describe("the list of rollouts", () => {
   it("shows each one's state in words, wave, progress and who started it, and filters by state", async () => {
-    const { page, messages } = await visit("/rollouts");
+    const { page, messages } = await visit("/changes/rollouts");
     const table = page.getByRole("table", { name: "Rollouts, newest first" });
     await expectCount(table.getByRole("row"), seededRollouts.length + 1);
     const rows = await table.getByRole("row").allTextContents();
@@ -76,26 +77,26 @@ describe("the list of rollouts", () => {
     const { page, messages } = await visit("/login");
     const none = { items: [], next_cursor: null };
     await page.route("**/api/core/collector/rollouts**", (route) => route.fulfill({ json: none }));
-    await page.goto("/rollouts");
+    await page.goto("/changes/rollouts");
     await waitForHeading(page, "No config has been rolled out in waves");
-    await page.goto("/rollouts?state=paused");
+    await page.goto("/changes/rollouts?state=paused");
     await waitForHeading(page, "No rollout matches");
     expect(messages).toEqual([]);
     await page.unrouteAll();
-    await page.goto("/rollouts?colour=red");
+    await page.goto("/changes/rollouts?colour=red");
     await waitForHeading(page, "The rollouts could not be loaded");
-    await page.goto("/rollouts/01920000-0000-7000-8000-0000000000ff");
+    await page.goto("/changes/rollouts/01920000-0000-7000-8000-0000000000ff");
     await waitForHeading(page, "No such rollout");
-    await page.goto("/rollouts/not-an-id");
+    await page.goto("/changes/rollouts/not-an-id");
     await waitForHeading(page, /No such rollout|could not be loaded/);
   });
 });
 
 describe("the page of a rollout", () => {
   it("shows each figure as a link to exactly its hosts, in every state", async () => {
-    const { page, messages } = await visit("/rollouts");
+    const { page, messages } = await visit("/changes/rollouts");
     for (const { state } of seededRollouts) {
-      await page.goto(`/rollouts/${seededRolloutId(state)}`);
+      await page.goto(`/changes/rollouts/${seededRolloutId(state)}`);
       const rollout = await get<Rollout>(`/v1/collector/rollouts/${seededRolloutId(state)}`);
       await page.getByRole("table", { name: "Hosts in the order of the waves" }).waitFor();
       const figures = await figuresOf(page);
@@ -111,7 +112,7 @@ describe("the page of a rollout", () => {
   });
 
   it("shows why the gate was breached, with each host's evidence as a link to the host", async () => {
-    const { page, messages } = await visit(`/rollouts/${seededRolloutId("paused")}`);
+    const { page, messages } = await visit(`/changes/rollouts/${seededRolloutId("paused")}`);
     const { breach } = await get<Rollout>(`/v1/collector/rollouts/${seededRolloutId("paused")}`);
     const evidence = page.getByRole("table", { name: "Hosts that failed" });
     await see(page, `In wave 2, ${breach?.failed} hosts failed`);
@@ -129,19 +130,19 @@ describe("the page of a rollout", () => {
 
   it("lists the hosts of a wave and a status, page by page, and refuses a mangled link", async () => {
     const id = seededRolloutId("running");
-    const { page } = await visit(`/rollouts/${id}?wave=2&status=assigned#targets`);
+    const { page } = await visit(`/changes/rollouts/${id}?wave=2&status=assigned#targets`);
     const table = page.getByRole("table", { name: "Hosts in the order of the waves" });
     const rollout = await get<Rollout>(`/v1/collector/rollouts/${id}`);
     await expectCount(table.getByRole("row"), (rollout.waves[1]?.assigned ?? 0) + 1);
     expect(await page.getByRole("link", { name: "CSV", exact: true }).getAttribute("href")).toBe(
       `/api/core/collector/rollouts/${id}/targets/export.csv?wave=2&status=assigned`,
     );
-    await page.goto(`/rollouts/${id}?stat=failed`);
+    await page.goto(`/changes/rollouts/${id}?stat=failed`);
     await see(page, "This link has a filter that the page does not understand: stat");
   });
 
   it("shows the timeline with names, and commands to copy in place of buttons that change something", async () => {
-    const { page, messages } = await visit(`/rollouts/${seededRolloutId("paused")}`);
+    const { page, messages } = await visit(`/changes/rollouts/${seededRolloutId("paused")}`);
     const timeline = page.locator(".timeline");
     await see(timeline, "began the rollout");
     expect(await timeline.textContent()).toContain("started wave 2 of the rollout");
@@ -149,33 +150,30 @@ describe("the page of a rollout", () => {
       await see(page, `svc-admin rollouts ${verb} ${seededRolloutId("paused")}`);
     const buttons = await page.locator("main button").allTextContents();
     expect(buttons.filter((text) => !/Pause updates|Refresh|Copy/.test(text))).toEqual([]);
-    await page.goto(`/rollouts/${seededRolloutId("completed")}`);
+    await page.goto(`/changes/rollouts/${seededRolloutId("completed")}`);
     await see(page, "Completed at");
     expect(await page.getByText("svc-admin rollouts").count()).toBe(0);
     expect(messages).toEqual([]);
   });
 
-  it("is linked by its config, by each of its hosts and by home", async () => {
+  it("is linked by its config, by each of its hosts", async () => {
     const id = seededRolloutId("paused");
     const rollout = await get<Rollout>(`/v1/collector/rollouts/${id}`);
     const host = rollout.breach?.evidence[0]?.identity_id;
-    for (const path of [`/configs/${rollout.config.id}`, `/hosts/${host}`]) {
+    for (const path of [`/changes/configs/${rollout.config.id}`, `/hosts/${host}`]) {
       const { page, messages } = await visit(path);
       const link = page
         .locator(".rollouts-of")
         .getByRole("link", { name: rollout.config.name ?? "" });
-      expect(await link.getAttribute("href")).toBe(`/rollouts/${id}`);
+      expect(await link.getAttribute("href")).toBe(`/changes/rollouts/${id}`);
       const figures = await page.locator(".rollouts-of").getByRole("link").allTextContents();
       expect(figures).toContain(`${rollout.applied} hosts applied it`);
       expect(messages).toEqual([]);
     }
-    const { page } = await visit("/");
-    await page.locator(".record-links").getByRole("link", { name: "Rollouts" }).click();
-    await waitForPage(page, "Rollouts");
   });
 
   it("keeps its rows and says that they are old while core is unavailable, and says so from the start", async () => {
-    const { page } = await visit(`/rollouts/${seededRolloutId("running")}`);
+    const { page } = await visit(`/changes/rollouts/${seededRolloutId("running")}`);
     await page.getByRole("table", { name: "Hosts in the order of the waves" }).waitFor();
     const unavailable = {
       status: 503,
@@ -205,7 +203,7 @@ describe("the preview on the page of a config", () => {
   it("shows what a rollout would change, from what, with each figure as core counts it", async () => {
     const id = seededConfigId(11);
     const filter = "platform:linux";
-    const { page, messages } = await visit(`/configs/${id}`);
+    const { page, messages } = await visit(`/changes/configs/${id}`);
     await page.getByRole("searchbox", { name: /^Hosts, as a query/ }).fill(filter);
     await press(page, "Preview");
     const preview = await get<RolloutPreview>(
@@ -219,19 +217,21 @@ describe("the preview on the page of a config", () => {
     const fleet = await get<FleetHealthReport>(`/v1/collector/health${search}&limit=1000`);
     expect(fleet.items.length).toBe(preview.hosts);
     for (const { config } of preview.from.filter((each) => each.config !== null))
-      expect(await panel.locator(`a[href="/configs/${config?.id}"]`).count()).toBe(1);
+      expect(await panel.locator(`a[href="/changes/configs/${config?.id}"]`).count()).toBe(1);
     await panel.getByText("Changes from").first().click();
     await panel.locator("[data-kind=added]").first().waitFor();
     await see(panel, "A rollout to these hosts would be refused");
     await see(panel, `svc-admin rollouts create ${id} '${filter}'`);
-    expect(await panel.locator("a[href^='/rollouts/']").count()).toBe(
+    expect(await panel.locator("a[href^='/changes/rollouts/']").count()).toBe(
       preview.in_other_rollouts.length,
     );
     expect(messages).toEqual([]);
   });
 
   it("says what is wrong with a query, and keeps the assigned hosts", async () => {
-    const { page, messages } = await visit(`/configs/${seededConfigId(11)}?preview=stat:stale`);
+    const { page, messages } = await visit(
+      `/changes/configs/${seededConfigId(11)}?preview=stat:stale`,
+    );
     await page.locator("section:has(#preview) [role=alert]").waitFor();
     await page.getByRole("table", { name: "Assigned hosts, newest first" }).waitFor();
     expect(messages).toEqual([]);
@@ -239,12 +239,12 @@ describe("the preview on the page of a config", () => {
 });
 
 it.each([
-  ["/rollouts", "Rolled back"],
-  [`/configs/${seededConfigId(11)}?preview=platform:linux`, "would change"],
+  ["/changes/rollouts", "Rolled back"],
+  [`/changes/configs/${seededConfigId(11)}?preview=platform:linux`, "would change"],
   // Few rows: axe looks at each of them.
-  [`/rollouts/${seededRolloutId("running")}?wave=2`, "started wave"],
-  [`/rollouts/${seededRolloutId("paused")}?status=failed`, "started wave"],
-  [`/rollouts/${seededRolloutId("rolled_back")}?status=reverted`, "started wave"],
+  [`/changes/rollouts/${seededRolloutId("running")}?wave=2`, "started wave"],
+  [`/changes/rollouts/${seededRolloutId("paused")}?status=failed`, "started wave"],
+  [`/changes/rollouts/${seededRolloutId("rolled_back")}?status=reverted`, "started wave"],
 ])("has no axe violation and no sideways scroll: %s", async (path, ready) => {
   expect(await flawsAt(path, ready)).toEqual([]);
 });
@@ -270,18 +270,18 @@ it("V4: pages whose browser has a wrong clock say the same as with a right one, 
   const [right, ...wrong] = await Promise.all(pages);
   if (right === undefined) throw new Error("no page");
   const shown: [path: string, ready: string][] = [
-    ["/enrollment", "token unknown"],
+    ["/access/enrollment", "token unknown"],
     [`/hosts/${host?.identity_id}`, "Timeline"],
-    [`/rollouts/${seededRolloutId("paused")}`, "started wave 2"],
+    [`/changes/rollouts/${seededRolloutId("paused")}`, "started wave 2"],
     ["/", "Directory"],
   ];
   const silentSince = `${new Date(web.clock.now()).toISOString().slice(0, 19)}Z`;
   const more: typeof shown = [
     [`/fleet?q=host-22&silent_since=${silentSince}`, "1 to "],
     [`/fleet?q=host-22&id=${host?.identity_id}`, "Timeline"],
-    ["/rollouts", "Rolled back"],
-    ["/audit", "Hash chain"],
-    [`/configs/${seededConfigId(11)}`, "Assignment history"],
+    ["/changes/rollouts", "Rolled back"],
+    ["/changes/audit", "Hash chain"],
+    [`/changes/configs/${seededConfigId(11)}`, "Assignment history"],
   ];
   for (const [path, ready] of isSlow ? [...shown, ...more] : shown) {
     // Web limits the requests of a person by this clock.

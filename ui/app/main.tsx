@@ -2,6 +2,7 @@ import { Router } from "@solidjs/router";
 import type { Component } from "solid-js";
 import { Dynamic, render } from "solid-js/web";
 import { createApiClient, fetchAhead } from "./api/api-client.ts";
+import { presentAddress } from "./browser/places.ts";
 import { lazyPart, PartBoundary } from "./design/report-parts.tsx";
 import { FleetPage } from "./fleet/fleet-page.tsx";
 import { linkFaults, parseView, reportPath } from "./fleet/view/view-state.ts";
@@ -53,31 +54,39 @@ const auditPages: readonly (readonly [
 ])[] = [
   ["/hosts/:host", "Host", async () => (await import("./host/host-page.tsx")).HostPage],
   [
-    "/completeness",
+    "/data/completeness",
     "Completeness",
     async () => (await import("./completeness/completeness-page.tsx")).CompletenessPage,
   ],
   [
-    "/inventory",
+    "/access/inventory",
     "Inventory",
     async () => (await import("./inventory/inventory-page.tsx")).InventoryPage,
   ],
-  ["/volume", "Volume", async () => (await import("./volume/volume-page.tsx")).VolumePage],
-  ["/audit", "Audit", async () => (await import("./audit/audit-page.tsx")).AuditPage],
-  ["/configs", "Configs", async () => (await import("./configs/configs-page.tsx")).ConfigsPage],
-  ["/configs/:id", "Config", async () => (await import("./configs/config-page.tsx")).ConfigPage],
+  ["/data/volume", "Volume", async () => (await import("./volume/volume-page.tsx")).VolumePage],
+  ["/changes/audit", "Audit", async () => (await import("./audit/audit-page.tsx")).AuditPage],
   [
-    "/rollouts",
+    "/changes/configs",
+    "Configs",
+    async () => (await import("./configs/configs-page.tsx")).ConfigsPage,
+  ],
+  [
+    "/changes/configs/:id",
+    "Config",
+    async () => (await import("./configs/config-page.tsx")).ConfigPage,
+  ],
+  [
+    "/changes/rollouts",
     "Rollouts",
     async () => (await import("./rollouts/rollouts-page.tsx")).RolloutsPage,
   ],
   [
-    "/rollouts/:id",
+    "/changes/rollouts/:id",
     "Rollout",
     async () => (await import("./rollouts/rollout-page.tsx")).RolloutPage,
   ],
   [
-    "/enrollment",
+    "/access/enrollment",
     "Enrollment",
     async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
   ],
@@ -113,9 +122,11 @@ const App = () => {
 };
 
 // The router rejects an empty segment: an identity pasted as it is becomes one segment.
-const pastedHost = /^\/hosts\/([^/]+:\/\/.+)$/.exec(location.pathname)?.[1];
-if (pastedHost !== undefined)
-  history.replaceState(null, "", `/hosts/${encodeURIComponent(pastedHost)}${location.search}`);
+const shown = location.pathname.replace(
+  /^\/hosts\/([^/]+:\/\/.+)$/,
+  (_, pasted: string) => `/hosts/${encodeURIComponent(pasted)}`,
+);
+history.replaceState(null, "", presentAddress(shown) + location.search + location.hash);
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("index.html has no #root");

@@ -96,7 +96,7 @@ export const AuditFilters = (props: FilterProps) => {
             )}
           </For>
           <Show when={props.list.filter().size > 0}>
-            <a class="button audit-clear" href="/audit">
+            <a class="button audit-clear" href="/changes/audit">
               Clear all filters
             </a>
           </Show>

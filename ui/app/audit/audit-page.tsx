@@ -20,7 +20,7 @@ import { auditFault, auditPageRows, auditParameters, eventsSource } from "./audi
 import { EventActor, EventDescription } from "./event-timeline.tsx";
 import "../design/page.css";
 
-/** `/audit`: who did what, when and why, under the filters of the address, and how far the hash chain is verified. */
+/** `/changes/audit`: who did what, when and why, under the filters of the address, and how far the hash chain is verified. */
 export const AuditPage = () => {
   const location = useLocation();
   createPageTitle(() => "Audit");
@@ -33,7 +33,7 @@ export const AuditPage = () => {
             level="h1"
             parameter={parameter()}
             what="events"
-            href="/audit"
+            href="/changes/audit"
           />
         </div>
       )}
@@ -44,7 +44,7 @@ export const AuditPage = () => {
 const AuditEvents = () => {
   const navigate = useNavigate();
   const { page, report, list, ...address } = createListPage({
-    path: "/audit",
+    path: "/changes/audit",
     source: eventsSource,
     schema: AuditEventPage,
     intervalMs: 15_000,

@@ -32,7 +32,7 @@ it.each([
 it("gives page, list and exports the same filters", () => {
   const filter = { action: ["identity.revoke"], within_seconds: 3600, cursor: "abc" };
   expect(auditPath({ ...filter, cursor: null })).toBe(
-    "/audit?action=identity.revoke&within_seconds=3600",
+    "/changes/audit?action=identity.revoke&within_seconds=3600",
   );
   expect(eventsPath(filter)).toBe(
     "/api/core/audit-events?action=identity.revoke&within_seconds=3600&cursor=abc&limit=100",

@@ -31,7 +31,7 @@ export const auditFault = (search: string): string | undefined =>
   addressFault(search, { once, repeated });
 
 /** Returns the address of events, by the parameters of the API. */
-export const auditPath = (filter: QueryParams): string => withQuery("/audit", filter);
+export const auditPath = (filter: QueryParams): string => withQuery("/changes/audit", filter);
 
 /** Where the API has the events. */
 export const eventsSource = "/api/core/audit-events";

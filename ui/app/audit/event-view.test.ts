@@ -68,13 +68,13 @@ it("names records instead of their ids, with links to their pages", () => {
   const assigned = event({ action: "config.assign", details: { config_id: configId } });
   expect(sentencePieces(assigned, names).map(({ text, href }) => [text, href])).toEqual([
     ["assigned the config ", undefined],
-    ["f8b4c0 edge", `/configs/${configId}`],
+    ["f8b4c0 edge", `/changes/configs/${configId}`],
     [" to ", undefined],
     ["web 1", `/hosts/${hostId}`],
   ]);
   expect(actorPiece(event({}), names)).toMatchObject({
     text: "alice@example.test",
-    href: "/audit?actor=alice%40example.test",
+    href: "/changes/audit?actor=alice%40example.test",
   });
 });
 

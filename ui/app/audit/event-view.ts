@@ -21,12 +21,14 @@ export const deviceOf = (identity: string): string => {
 
 /** Returns the page that shows a record; undefined for one without. */
 const pageOf = (id: string, { type, name, identity_id: identityId }: NamedRecord) => {
-  if (type === "collector_config") return `/configs/${id}`;
-  if (type === "rollout") return `/rollouts/${id}`;
+  if (type === "collector_config") return `/changes/configs/${id}`;
+  if (type === "rollout") return `/changes/rollouts/${id}`;
   if (type === "watch") return `/watches/${id}`;
-  if (type === "person") return `/audit?actor=${encodeURIComponent(name)}`;
+  if (type === "person") return `/changes/audit?actor=${encodeURIComponent(name)}`;
   if (identityId !== null) return `/hosts/${identityId}`;
-  return type === "enrollment_policy" || type === "bootstrap_token" ? "/enrollment" : undefined;
+  return type === "enrollment_policy" || type === "bootstrap_token"
+    ? "/access/enrollment"
+    : undefined;
 };
 
 /** Returns a value of an event: a record by its name and page, anything else as its text. */
@@ -59,7 +61,7 @@ export const actorPiece = (
     return valuePiece(actor.id, names);
   const full = plainText(actor.display);
   const text = actor.type === "collector" ? plainText(deviceOf(actor.display)) : full;
-  return { text, full, href: `/audit?actor=${encodeURIComponent(actor.display)}` };
+  return { text, full, href: `/changes/audit?actor=${encodeURIComponent(actor.display)}` };
 };
 
 /** Returns the name in a placeholder such as `{target}`. */

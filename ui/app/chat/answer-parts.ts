@@ -1,4 +1,5 @@
 import type { ChatEvent, MessagePart, ToolName, ToolResult } from "#proto/chat/session.ts";
+import { presentAddress } from "../browser/places.ts";
 
 /** Returns the parts of an answer after an event; the same array when the event adds nothing to them. */
 export const withEvent = (
@@ -55,11 +56,11 @@ interface TextPiece {
 
 /** The pages that an answer may link to. Everything else, such as a URL, stays text. */
 const linkedPage =
-  /^\/(fleet|audit|configs|enrollment|(hosts|configs)\/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
+  /^\/(fleet|changes\/(audit|configs)|access\/enrollment|(hosts|changes\/configs)\/[0-9a-f-]{36})$/;
 
 /** A path after white space or an opening mark, with the characters that a query has (RFC 3986) and the comparisons of the query bar. */
 const candidate =
-  /(?<=^|[\s("'`[<])\/[a-z][a-z-]*(?:\/[0-9a-f-]{36})?(?:\?[\w\-.~!$&'()*+,;=:@%/?<>]*)?/gu;
+  /(?<=^|[\s("'`[<])\/[a-z][a-z-]*(?:\/[a-z]+(?![\w-]))?(?:\/[0-9a-f-]{36})?(?:\?[\w\-.~!$&'()*+,;=:@%/?<>]*)?/gu;
 
 /** Marks that end a sentence or close a quotation around a path, and are rarely its own. */
 const trailing = new Set(".,;:!?'\"`)>]*");
@@ -78,11 +79,12 @@ export const textPieces = (text: string): TextPiece[] => {
   for (const { 0: match, index } of text.matchAll(candidate)) {
     const path = withoutTrailing(match);
     const end = index + path.length;
-    const page = path.split("?")[0] ?? "";
+    const href = presentAddress(path);
+    const page = href.split("?")[0] ?? "";
     // More of the path, as in `/fleet/../x`, is another page.
     if (!linkedPage.test(page) || /^[/\w-]/.test(text.slice(end))) continue;
     if (index > from) pieces.push({ text: text.slice(from, index) });
-    pieces.push({ text: path, href: path });
+    pieces.push({ text: path, href });
     from = end;
   }
   if (from < text.length) pieces.push({ text: text.slice(from) });

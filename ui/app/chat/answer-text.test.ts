@@ -15,11 +15,22 @@ it.each<[string, string[]]>([
   ["`/fleet?q=a%20b`", ["/fleet?q=a%20b"]],
   [
     "by alice: /hosts/01920000-0000-7000-8000-0000000000ff, /audit?action=identity.revoke.",
-    ["/hosts/01920000-0000-7000-8000-0000000000ff", "/audit?action=identity.revoke"],
+    ["/hosts/01920000-0000-7000-8000-0000000000ff", "/changes/audit?action=identity.revoke"],
   ],
   [
     "(/configs/01920000-0000-7000-8000-0000000000ff) of /configs or /enrollment",
-    ["/configs/01920000-0000-7000-8000-0000000000ff", "/configs", "/enrollment"],
+    [
+      "/changes/configs/01920000-0000-7000-8000-0000000000ff",
+      "/changes/configs",
+      "/access/enrollment",
+    ],
+  ],
+  [
+    "/changes/configs/abcdef00-0000-7000-8000-0000000000ff, /hosts/abcdef00-0000-7000-8000-0000000000ff",
+    [
+      "/changes/configs/abcdef00-0000-7000-8000-0000000000ff",
+      "/hosts/abcdef00-0000-7000-8000-0000000000ff",
+    ],
   ],
 ])("links %j to pages of ours", (text, links) => expect(linksOf(text)).toEqual(links));
 
@@ -36,6 +47,8 @@ it.each([
   "/audit/../api/auth/login",
   "/fleet/../api/auth/login",
   "/fleet-health",
+  "/data",
+  "/changes/audit/x",
   "/api/auth/logout",
   "/",
   "x/fleet",

@@ -15,10 +15,10 @@ const ranges = { "24 hours": "24h", "7 days": null, "30 days": "30d" };
 /** Returns the address of the hosts of a span. */
 type HrefOf = (from: string, to: string) => string;
 
-/** `/completeness`: how many hosts had which state in each hour, and the hosts with the most incomplete hours first. */
+/** `/data/completeness`: how many hosts had which state in each hour, and the hosts with the most incomplete hours first. */
 export const CompletenessPage = () => {
   const { page, report, list, ...address } = createListPage({
-    path: "/completeness",
+    path: "/data/completeness",
     schema: FleetCompleteness,
     limit: 50,
   });
@@ -29,7 +29,7 @@ export const CompletenessPage = () => {
         report={report}
         what="hours"
         heading
-        instead={{ href: "/completeness", words: "Show the last 7 days" }}
+        instead={{ href: "/data/completeness", words: "Show the last 7 days" }}
       >
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>

@@ -44,7 +44,7 @@ export const FleetSentence = () => {
     <Show when={known()}>
       {(value) => (
         <p class="fleet-completeness">
-          <a href="/completeness?from=24h">{wordsOf(value())}</a>
+          <a href="/data/completeness?from=24h">{wordsOf(value())}</a>
         </p>
       )}
     </Show>

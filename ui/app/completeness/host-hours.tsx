@@ -43,7 +43,7 @@ export const HostHours = (props: { id: string }) => {
       level="h2"
       class="host-hours"
       tools={
-        <a href={`/completeness?host=${encodeURIComponent(report.current()?.host_id ?? "")}`}>
+        <a href={`/data/completeness?host=${encodeURIComponent(report.current()?.host_id ?? "")}`}>
           Show in completeness
         </a>
       }

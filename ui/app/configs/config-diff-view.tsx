@@ -32,7 +32,7 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
             {(known) => (
               <>
                 {" from "}
-                <a href={`/configs/${known().id}`}>{plainText(configName(known()))}</a>
+                <a href={`/changes/configs/${known().id}`}>{plainText(configName(known()))}</a>
               </>
             )}
           </Show>
@@ -86,7 +86,7 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
         )}
       </Loaded>
       <p>
-        <a href={`/configs/${props.config.id}`}>Show the whole text</a>
+        <a href={`/changes/configs/${props.config.id}`}>Show the whole text</a>
       </p>
     </Section>
   );

@@ -62,7 +62,7 @@ const columns: RecordColumns<ConfigAssignment> = {
 const Assignments = (props: { configId: string }) => {
   const { times } = usePageContext();
   const { params, pathOf, chips, list } = createListPart(() => ({
-    path: `/configs/${props.configId}`,
+    path: `/changes/configs/${props.configId}`,
     limit: 25,
     anchor: "assignments",
     foreign: ["compare", "preview"],
@@ -102,7 +102,7 @@ const ConfigDiff = lazyPart(
   () => <p class="page-loading">Loading</p>,
 );
 
-/** `/configs/{id}`: one published config, how far its hosts are and which are left, its assignments, text and diffs. */
+/** `/changes/configs/{id}`: one published config, how far its hosts are and which are left, its assignments, text and diffs. */
 export const ConfigPage = () => {
   const location = useLocation();
   const compared = createMemo(
@@ -111,7 +111,7 @@ export const ConfigPage = () => {
   return (
     <RecordPage
       noun="config"
-      allPath="/configs"
+      allPath="/changes/configs"
       schema={ConfigDetail}
       intervalMs={15_000}
       titleOf={(config) => plainText(configName(config))}
@@ -154,7 +154,7 @@ const ConfigHead = (props: { config: ConfigDetail }) => (
       Published <Time at={props.config.created_at} /> by{" "}
       {props.config.created_by_email ?? props.config.created_by} ·{" "}
       {formatBytes(props.config.size_bytes)} ·{" "}
-      <a href={withQuery("/audit", { target: props.config.id })}>audit events</a>
+      <a href={withQuery("/changes/audit", { target: props.config.id })}>audit events</a>
     </p>
   </div>
 );
@@ -208,7 +208,7 @@ const Progress = (props: { config: ConfigDetail }) => {
 /** When the config was assigned, by whom and to how many hosts. */
 const Batches = (props: { config: ConfigDetail }) => {
   const pathOf = ({ from, until, assigned_by }: AssignmentBatch, current?: "true") =>
-    `${withQuery(`/configs/${props.config.id}`, { since: from, until, assigned_by, current })}#assignments`;
+    `${withQuery(`/changes/configs/${props.config.id}`, { since: from, until, assigned_by, current })}#assignments`;
   const columns: RecordColumns<AssignmentBatch> = {
     Assigned: (batch) => <Time at={batch.from} />,
     By: (batch) => batch.assigned_by_email ?? batch.assigned_by,

@@ -50,7 +50,7 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
         event.preventDefault();
         const compare = String(new FormData(event.currentTarget).get("compare") ?? "");
         if (compare !== "")
-          navigate(withQuery(`/configs/${props.configId}`, { compare }), { scroll: false });
+          navigate(withQuery(`/changes/configs/${props.configId}`, { compare }), { scroll: false });
       }}
     >
       <Show

@@ -21,7 +21,9 @@ const refreshIntervalMs = 15_000;
 const columns: RecordColumns<ListedConfig> = {
   Config: (config) => (
     <>
-      <RecordLink href={`/configs/${config.id}`}>{plainText(configName(config))}</RecordLink>
+      <RecordLink href={`/changes/configs/${config.id}`}>
+        {plainText(configName(config))}
+      </RecordLink>
       <Show when={config.name !== null}>
         <span class="second-line mono" title={config.config_hash}>
           {config.config_hash.slice(0, 12)}
@@ -57,11 +59,11 @@ const columns: RecordColumns<ListedConfig> = {
   ),
 };
 
-/** `/configs`: the published configs, newest first, and how far the hosts of each are. */
+/** `/changes/configs`: the published configs, newest first, and how far the hosts of each are. */
 export const ConfigsPage = () => {
   const navigate = useNavigate();
   const { page, params, list } = createListPage({
-    path: "/configs",
+    path: "/changes/configs",
     schema: ConfigRows,
     intervalMs: refreshIntervalMs,
     limit: 100,
@@ -80,7 +82,7 @@ export const ConfigsPage = () => {
             <Icon name="search" /> Find
           </>
         }
-        onSearch={(q) => navigate(withQuery("/configs", { q: q || null }))}
+        onSearch={(q) => navigate(withQuery("/changes/configs", { q: q || null }))}
       />
       <RecordList
         {...list()}
@@ -108,7 +110,7 @@ const NoConfigs = (props: { text: string }) => (
       </Notice>
     }
   >
-    <Notice title="No config matches" href="/configs" link="Show all configs">
+    <Notice title="No config matches" href="/changes/configs" link="Show all configs">
       <p>Search for a part of the name, or for the first characters of the hash.</p>
     </Notice>
   </Show>

@@ -46,7 +46,7 @@ export const Preview = (props: { configId: string }) => {
         spellcheck={false}
         button="Preview"
         onSearch={(preview) =>
-          navigate(`${withQuery(`/configs/${props.configId}`, { preview })}#preview`)
+          navigate(`${withQuery(`/changes/configs/${props.configId}`, { preview })}#preview`)
         }
       />
       <p class="quiet">
@@ -151,7 +151,8 @@ const Warnings = (props: PreviewProps) => (
           {({ rollout_id: id, hosts }, index) => (
             <>
               {index() === 0 ? "" : ", "}
-              {formatCountOf(hosts, "host")} in <a href={`/rollouts/${id}`}>{id.slice(-12)}</a>
+              {formatCountOf(hosts, "host")} in{" "}
+              <a href={`/changes/rollouts/${id}`}>{id.slice(-12)}</a>
             </>
           )}
         </For>
@@ -177,7 +178,7 @@ const Before = (props: PreviewProps & { before: RolloutPreview["from"][number] }
   <Show when={props.before.config} fallback="no config assigned by core">
     {(config) => (
       <>
-        <a href={`/configs/${config().id}`}>{plainText(configName(config()))}</a>{" "}
+        <a href={`/changes/configs/${config().id}`}>{plainText(configName(config()))}</a>{" "}
         <code title={config().config_hash}>{config().config_hash.slice(0, 6)}</code>
         {isEqual(props.preview, config()) ? ", only comments or formatting differ" : ""}
         <Show
@@ -185,7 +186,11 @@ const Before = (props: PreviewProps & { before: RolloutPreview["from"][number] }
           fallback={
             <>
               ,{" "}
-              <a href={withQuery(`/configs/${props.preview.config.id}`, { compare: config().id })}>
+              <a
+                href={withQuery(`/changes/configs/${props.preview.config.id}`, {
+                  compare: config().id,
+                })}
+              >
                 compare
               </a>
             </>

@@ -46,6 +46,8 @@ export const CopyButton = (props: { text: string; what: string }) => {
 export const PopoverMenu = (props: {
   id: string;
   button: string;
+  /** What the button shows in place of this text. */
+  face?: JSX.Element;
   /** The accessible name of the popover; by default the text of the button. */
   label?: string;
   class: string;
@@ -54,7 +56,7 @@ export const PopoverMenu = (props: {
   const [isOpen, setIsOpen] = createSignal(false);
   return (
     <>
-      <Button popovertarget={props.id}>{props.button}</Button>
+      <Button popovertarget={props.id}>{props.face ?? props.button}</Button>
       <section
         id={props.id}
         class={`popover ${props.class}`}

@@ -21,10 +21,7 @@ const stateShapes: Record<FleetState, string> = {
 
 /** Shapes of actions and objects. */
 const shapes = {
-  system: "M1.5 2.5h13v8.5h-13Zm1.5 1.5v5.5h10V4ZM5.5 12.5h5V14h-5Z",
-  light:
-    "M8 4.8a3.2 3.2 0 1 1 0 6.4 3.2 3.2 0 0 1 0-6.4ZM7.3.8h1.4v2.4H7.3Zm0 12h1.4v2.4H7.3ZM.8 7.3h2.4v1.4H.8Zm12 0h2.4v1.4h-2.4ZM2.4 3.4l1-1 1.7 1.7-1 1Zm8.5 8.5 1-1 1.7 1.7-1 1Zm2.7-8.5-1.7 1.7-1-1 1.7-1.7Zm-8.5 8.5-1.7 1.7-1-1 1.7-1.7Z",
-  dark: "M6.2 1.3a6.9 6.9 0 1 0 8.5 8.5A5.8 5.8 0 0 1 6.2 1.3Z",
+  menu: "M2 3h12v1.8H2Zm0 4.1h12v1.8H2Zm0 4.1h12V13H2Z",
   refresh:
     "M8 2.2c1.7 0 3.2.7 4.3 1.8L13.8 2.5V7H9.3l1.8-1.8a4.2 4.2 0 1 0 1 4.2h1.8A5.9 5.9 0 1 1 8 2.2Z",
   pause: "M4 2.5h2.8v11H4Zm5.2 0H12v11H9.2Z",

@@ -17,7 +17,7 @@ import {
 import { Policies, Tokens } from "./lists.tsx";
 import "./enrollment.css";
 
-/** `/enrollment`: which tokens enroll hosts now, under which policies, and what was rejected in the last day. */
+/** `/access/enrollment`: which tokens enroll hosts now, under which policies, and what was rejected in the last day. */
 export const EnrollmentPage = () => {
   const location = useLocation();
   const page = createPage({
@@ -54,7 +54,7 @@ export const EnrollmentPage = () => {
           <Notice
             title="This link has a filter that the page does not understand"
             isFault
-            href="/enrollment"
+            href="/access/enrollment"
             link="Show everything"
           >
             <p>

@@ -25,7 +25,7 @@ it("names a parameter that neither of its lists has", () => {
   expect(unknownParameter(search)).toBe(undefined);
   expect(unknownParameter("?stat=active")).toBe("stat");
   expect(tokensPath({ state: "active", policy_id: "p" })).toBe(
-    "/enrollment?state=active&policy_id=p#tokens",
+    "/access/enrollment?state=active&policy_id=p#tokens",
   );
 });
 

@@ -40,7 +40,7 @@ export const unknownParameter = (search: string): string | undefined =>
 
 /** Returns the address of the tokens of a policy, in a state if it is given. */
 export const tokensPath = (filter: { state?: TokenState; policy_id: string }): string =>
-  `${withQuery("/enrollment", filter)}#tokens`;
+  `${withQuery("/access/enrollment", filter)}#tokens`;
 
 /** Returns how many of its limit are used: `3 of 20`, or `3, no limit`. */
 export const usesOf = (used: number, max: number): string =>

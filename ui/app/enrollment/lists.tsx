@@ -99,7 +99,7 @@ const usesPath = ({ id, created_at: since }: ListedToken) =>
 /** The tokens of all policies under the filter of the address, newest first. */
 export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }) => {
   const { filter, chips, list } = createListPart(() => ({
-    path: "/enrollment",
+    path: "/access/enrollment",
     source: "/api/core/collector/tokens",
     limit: pageRows,
     anchor: "tokens",
@@ -181,7 +181,7 @@ const policyColumns: RecordColumns<ListedPolicy> = {
 /** The policies under the filter of the address, newest first, with their tokens by state. */
 export const Policies = (props: { counts: EnrollmentReport["policies"] | undefined }) => {
   const { filter, chips, list } = createListPart(() => ({
-    path: "/enrollment",
+    path: "/access/enrollment",
     source: "/api/core/collector/enrollment-policies",
     limit: pageRows,
     anchor: "policies",

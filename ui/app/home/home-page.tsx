@@ -5,11 +5,11 @@ import { type Scope, scopes } from "#proto/operator/scopes.ts";
 import { createReport } from "../api/live-report.tsx";
 import { createMoment } from "../browser/moment.ts";
 import { Icon } from "../design/icon.tsx";
-import { List, LoadFailure, Section } from "../design/report-parts.tsx";
+import { LoadFailure, Section } from "../design/report-parts.tsx";
 import { StateBar, SummaryLine } from "../fleet/summary/summary.tsx";
 import { defaultView } from "../fleet/view/view-state.ts";
 import { formatAgo, formatCount } from "../format/format.ts";
-import { canAsk, usePageContext } from "../session/page-context.tsx";
+import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { directoryFaults } from "./directory-faults.ts";
 import "../design/page.css";
@@ -64,38 +64,24 @@ const DirectoryPanel = () => {
 /** Whether an identity provider pushes people, so that no sync tells when they last changed. */
 const isPushed = ({ provider }: DirectoryStatus) => provider === "scim";
 
-/** `/`: who is signed in, with which scopes, the fleet in short, and the last directory sync. */
+/** `/`: the fleet in short, who is signed in with which scopes, and the last directory sync. */
 export const HomePage = () => {
   const { session } = usePageContext();
-  createPageTitle(() => undefined);
+  createPageTitle(() => "Now");
   return (
     <Show when={session()}>
       {(known) => (
         <div class="page home">
-          <header>
-            <h1>{known().user.display_name || known().user.email}</h1>
-            <p class="home-lead">
-              Signed in as {known().user.email} through {known().provider_name}
-            </p>
-          </header>
+          <h1>Now</h1>
           <Show when={known().scopes.includes("audit")}>
             <FleetStrip />
-            <RecordLinks />
-          </Show>
-          <Show when={canAsk(known())}>
-            <Section
-              class="panel"
-              id="home-ask"
-              title={<a href="/?chat=new">Ask about the fleet</a>}
-            >
-              <p class="home-lead">Answers come with their queries and a signed receipt.</p>
-            </Section>
           </Show>
           <Section class="panel" id="home-scopes" title="Your scopes">
-            <ScopeRows held={known().scopes} />
             <p class="home-lead">
-              Scopes follow your directory groups and change with the next directory sync.
+              Signed in as {known().user.email} through {known().provider_name}. Scopes follow your
+              directory groups and change with the next directory sync.
             </p>
+            <ScopeRows held={known().scopes} />
           </Section>
           <DirectoryPanel />
         </div>
@@ -103,32 +89,6 @@ export const HomePage = () => {
     </Show>
   );
 };
-
-/** What each page of records shows; each has the path of its name. */
-const records = {
-  Audit: "Who changed what, when and why, with the state of the hash chain.",
-  Configs: "Published configs, and how far each one is rolled out.",
-  Rollouts: "Configs that go out wave by wave, and why one stopped.",
-  Enrollment: "Policies, bootstrap tokens and rejected enrollments.",
-  Watches: "Conditions that send a message when too many hosts match, and which of them fire.",
-  Inventory: "Hosts that are expected and never enrolled, or not expected.",
-  Volume: "Which hosts, kinds and sources send the most, and what it takes on disk.",
-  System: "Cores, database, exports and certificates: which one needs attention.",
-};
-
-/** Links to the pages of records. */
-const RecordLinks = () => (
-  <Section class="panel" id="home-records" title="Records">
-    <List class="record-links" of={Object.entries(records)}>
-      {([name, about]) => (
-        <>
-          <a href={`/${name.toLowerCase()}`}>{name}</a>
-          <span class="home-lead">{about}</span>
-        </>
-      )}
-    </List>
-  </Section>
-);
 
 /** The summary of the fleet: each figure links to `/fleet` under its filter. */
 const FleetStrip = () => {

@@ -29,7 +29,7 @@ export const InventoryLine = () => {
     return [
       {
         count: missing,
-        href: "/inventory?status=missing",
+        href: "/access/inventory?status=missing",
         words: `${formatCountOf(missing, "host")} never enrolled`,
       },
       {
@@ -52,7 +52,7 @@ export const InventoryLine = () => {
           <For
             each={differences()}
             fallback={
-              <a href="/inventory">
+              <a href="/access/inventory">
                 all of {formatCountOf(known().expected, "expected host")} enrolled
               </a>
             }

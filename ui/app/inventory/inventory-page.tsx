@@ -29,10 +29,10 @@ const columns: RecordColumns<InventoryItem> = {
   },
 };
 
-/** `/inventory`: the hosts that are expected and never enrolled, not expected, or gone and still sending; and the others. */
+/** `/access/inventory`: the hosts that are expected and never enrolled, not expected, or gone and still sending; and the others. */
 export const InventoryPage = () => {
   const { page, report, chip, list } = createListPage({
-    path: "/inventory",
+    path: "/access/inventory",
     schema: InventoryReport,
   });
   const known = () => report.value();

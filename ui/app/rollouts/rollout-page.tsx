@@ -45,13 +45,13 @@ import {
 import { Targets } from "./targets.tsx";
 import "../fleet/drawer/drawer.css";
 
-/** `/rollouts/{id}`: one rollout: where it is and why, its waves, what breached the gate, its hosts, and what happened. */
+/** `/changes/rollouts/{id}`: one rollout: where it is and why, its waves, what breached the gate, its hosts, and what happened. */
 export const RolloutPage = () => {
   const location = useLocation();
   return (
     <RecordPage
       noun="rollout"
-      allPath="/rollouts"
+      allPath="/changes/rollouts"
       schema={Rollout}
       intervalMs={10_000}
       titleOf={(rollout) => `Rollout of ${configOf(rollout)}`}
@@ -76,7 +76,7 @@ export const RolloutPage = () => {
                 title="Hosts"
                 parameter={parameter()}
                 what="hosts"
-                href={`/rollouts/${known().id}`}
+                href={`/changes/rollouts/${known().id}`}
               />
             )}
           </Show>
@@ -136,7 +136,7 @@ const Facts = (props: { rollout: Rollout }) => (
   <dl class="facts rollout-facts">
     <dt>Config</dt>
     <dd>
-      <a href={`/configs/${props.rollout.config.id}`}>{configOf(props.rollout)}</a>{" "}
+      <a href={`/changes/configs/${props.rollout.config.id}`}>{configOf(props.rollout)}</a>{" "}
       <code title={props.rollout.config.config_hash}>
         {props.rollout.config.config_hash.slice(0, 12)}
       </code>

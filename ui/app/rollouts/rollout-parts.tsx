@@ -81,7 +81,7 @@ export const AppliedFigures = (props: { rollout: Rollout }) => (
 
 /** The config of a rollout as a link to the rollout, and its hosts; `children` is read with the link. */
 export const RolloutLink = (props: { rollout: Rollout; note?: string }) => (
-  <a class="record-name" href={`/rollouts/${props.rollout.id}`}>
+  <a class="record-name" href={`/changes/rollouts/${props.rollout.id}`}>
     {configOf(props.rollout)}
     <Show when={props.note}>
       <span class="visually-hidden">{props.note}</span>
@@ -130,7 +130,7 @@ export const RolloutsOf = (props: {
               )}
             </List>
             <Show when={known().next_cursor !== null}>
-              <a href={withQuery("/rollouts", query())}>All rollouts of {props.what}</a>
+              <a href={withQuery("/changes/rollouts", query())}>All rollouts of {props.what}</a>
             </Show>
           </>
         )}

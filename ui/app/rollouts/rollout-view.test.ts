@@ -161,7 +161,7 @@ describe("the filter of a rollout's hosts", () => {
     [{ wave: 2 }, "?wave=2"],
     [{ wave: 2, status: "failed" as const }, "?wave=2&status=failed"],
   ])("is in the address: %j", (view, search) => {
-    expect(targetsPath(id, view)).toBe(`/rollouts/${id}${search}#targets`);
+    expect(targetsPath(id, view)).toBe(`/changes/rollouts/${id}${search}#targets`);
     expect(targetsFault(search)).toBe(undefined);
   });
 

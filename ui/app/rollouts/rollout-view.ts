@@ -84,7 +84,7 @@ export const targetReasonWords: Readonly<Record<TargetReason, string>> = {
 export const targetsPath = (
   rolloutId: string,
   view: { wave?: number | undefined; status?: TargetStatus | undefined } = {},
-): string => `${withQuery(`/rollouts/${rolloutId}`, view)}#targets`;
+): string => `${withQuery(`/changes/rollouts/${rolloutId}`, view)}#targets`;
 
 const targetsParameters = {
   wave: v.pipe(v.string(), v.regex(/^[1-9]\d{0,3}$/)),

@@ -72,14 +72,14 @@ const columns: RecordColumns<Rollout> = {
 
 /** The filters of other pages' links: what they show, and the record that they name. */
 const foreignFilters = [
-  { name: "config_id", words: "Rollouts of", path: "/configs/", record: "one config" },
+  { name: "config_id", words: "Rollouts of", path: "/changes/configs/", record: "one config" },
   { name: "identity_id", words: "Rollouts that include", path: "/hosts/", record: "one host" },
 ] as const;
 
-/** `/rollouts`: the rollouts, newest first, and how far each one is. */
+/** `/changes/rollouts`: the rollouts, newest first, and how far each one is. */
 export const RolloutsPage = () => {
   const { page, params, chips, list } = createListPage({
-    path: "/rollouts",
+    path: "/changes/rollouts",
     schema: RolloutList,
     intervalMs: 10_000,
     limit: 50,
@@ -94,7 +94,7 @@ export const RolloutsPage = () => {
             {(id) => (
               <p>
                 {words} <a href={path + id()}>{record}</a>.{" "}
-                <a href="/rollouts">Show all rollouts</a>
+                <a href="/changes/rollouts">Show all rollouts</a>
               </p>
             )}
           </Show>
@@ -113,12 +113,13 @@ export const RolloutsPage = () => {
               <Notice title="No config has been rolled out in waves">
                 <p>
                   An administrator starts a rollout with <code>svc-admin rollouts create</code>. The
-                  page of a <a href="/configs">config</a> shows before which hosts would change.
+                  page of a <a href="/changes/configs">config</a> shows before which hosts would
+                  change.
                 </p>
               </Notice>
             }
           >
-            <Notice title="No rollout matches" href="/rollouts" link="Show all rollouts" />
+            <Notice title="No rollout matches" href="/changes/rollouts" link="Show all rollouts" />
           </Show>
         }
       />

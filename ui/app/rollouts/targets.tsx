@@ -43,7 +43,7 @@ const columns: RecordColumns<RolloutTarget> = {
 /** The hosts of a rollout in the order of the waves, under the filter of the address. */
 export const Targets = (props: { rollout: Rollout }) => {
   const { params, chip, list } = createListPart(() => ({
-    path: `/rollouts/${props.rollout.id}`,
+    path: `/changes/rollouts/${props.rollout.id}`,
     limit: 100,
     anchor: "targets",
     names: { wave: "wave", status: "status", cursor: "cursor" },

@@ -8,6 +8,7 @@ import {
   UpdatesProvider,
   useUpdates,
 } from "../api/live-report.tsx";
+import { pageNameOf } from "../browser/places.ts";
 import { changedParams, type QueryParams, withQuery } from "../browser/with-query.ts";
 import type { Chip } from "../design/records.tsx";
 import { Freshness, Loaded } from "../design/report-parts.tsx";
@@ -89,7 +90,7 @@ export const RecordPage = <Schema extends v.GenericSchema<object>>(props: {
   const page = createPage({
     title: (known) => (known ? titleOf(known) : capitalised(noun)),
     schema,
-    path: () => `/api/core/collector${allPath}/${encodeURIComponent(route.id)}`,
+    path: () => `${apiPath(allPath)}/${encodeURIComponent(route.id)}`,
     intervalMs,
   });
   return (
@@ -99,7 +100,7 @@ export const RecordPage = <Schema extends v.GenericSchema<object>>(props: {
         what={noun}
         heading
         missing={`No such ${noun}`}
-        instead={{ href: allPath, words: `Show all ${allPath.slice(1)}` }}
+        instead={{ href: allPath, words: `Show all ${pageNameOf(allPath)}` }}
       >
         {(known) => props.children(known, page.report)}
       </Loaded>
@@ -144,8 +145,11 @@ const renamed = (
     ),
   );
 
+/** Returns where core answers what the page at a path shows. */
+const apiPath = (path: string) => `/api/core/collector/${pageNameOf(path)}`;
+
 const sourceOf = ({ path, anchor, source }: AddressListOptions): string =>
-  source ?? `/api/core/collector${path}${anchor === undefined ? "" : `/${anchor}`}`;
+  source ?? `${apiPath(path)}${anchor === undefined ? "" : `/${anchor}`}`;
 
 /** Creates a list that shows what core answers under the parameters of the address, which are the API's own. */
 const createAddressList = (options: Accessor<AddressListOptions>) => {
@@ -228,7 +232,7 @@ export const createListPage = <Schema extends v.GenericSchema>(
   options: AddressListOptions<Schema>,
 ) => {
   const address = createAddressList(() => options);
-  const title = () => capitalised(options.path.slice(1));
+  const title = () => capitalised(pageNameOf(options.path));
   const page = createPage({ ...options, title, path: address.sourcePath });
   const { report } = page;
   return { ...address, page, report, list: () => listOf(address, options, report) };

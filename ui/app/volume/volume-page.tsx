@@ -27,10 +27,10 @@ const labelsShown = 6;
 
 type Item = VolumeReport["items"][number];
 
-/** `/volume`: what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
+/** `/data/volume`: what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
 export const VolumePage = () => {
   const { page, report, params, chip, chips } = createListPage({
-    path: "/volume",
+    path: "/data/volume",
     schema: VolumeReport,
   });
   const label = () => /^label:(.*)$/s.exec(params().get("by") ?? "")?.[1];
@@ -68,7 +68,7 @@ export const VolumePage = () => {
         report={report}
         what="volume"
         heading
-        instead={{ href: "/volume", words: "Show the last 24 hours by host" }}
+        instead={{ href: "/data/volume", words: "Show the last 24 hours by host" }}
       >
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>

@@ -98,7 +98,7 @@ const OtherParts = (props: AheadProps) => (
   <>
     <Part
       count={props.ahead.tokens.count}
-      href="/enrollment"
+      href="/access/enrollment"
       noun="bootstrap token"
       none="No bootstrap token expires."
       items={props.ahead.tokens.items}

@@ -60,7 +60,7 @@ export const ChangeList = () => {
               <p>{describeRefused(known().refused)}</p>
             </Show>
             <p class="quiet">
-              For a config, see the waves of its <a href="/rollouts">rollout</a>.
+              For a config, see the waves of its <a href="/changes/rollouts">rollout</a>.
             </p>
           </>
         )}

@@ -143,6 +143,6 @@ it("names a config of an event by its hash, with its page, and leaves out ids", 
     token_id: "t",
   };
   expect(historyFacts({ reason_code: null, details })).toEqual([
-    ["config", "f8b4c0", "/configs/01920000-0000-7000-8000-000000000009"],
+    ["config", "f8b4c0", "/changes/configs/01920000-0000-7000-8000-000000000009"],
   ]);
 });

@@ -217,7 +217,7 @@ export const historyFacts = ({
   return [
     ...fact("reason", reason_code, String),
     ...(typeof configId === "string" && typeof hash === "string"
-      ? [["config", hash.slice(0, 6), `/configs/${configId}`] as const]
+      ? [["config", hash.slice(0, 6), `/changes/configs/${configId}`] as const]
       : []),
     ...Object.entries(details)
       .filter(
