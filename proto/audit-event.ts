@@ -7,6 +7,12 @@ const actorTypes = ["operator", "workload", "collector", "system"] as const;
 /** The outcomes of an audit event. */
 export const auditOutcomes = ["success", "failure"] as const;
 
+/** Who acted: operators and workloads, or hosts and core. */
+export const auditActors = ["people", "machines"] as const;
+
+/** One of `auditActors`. */
+export type AuditActors = (typeof auditActors)[number];
+
 /** An audit event in a response (docs/audit.md). An event that was just written has no `seq` and no hashes yet. */
 export const AuditEventView = v.strictObject({
   id: Id,

@@ -2006,6 +2006,8 @@ export type Budget2 = Array<'held'> | 'held';
 
 export type BudgetsName = string;
 
+export type By = 'people' | 'machines';
+
 export type ChangedWithinSeconds = number;
 
 export type CompletenessState = Array<'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted'> | 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted';
@@ -2077,6 +2079,8 @@ export type IdentityId = string;
 export type IncompleteWithinSeconds = number;
 
 export type Inventory2 = Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+
+export type Kind = 'change';
 
 export type Label = Array<string> | string;
 
@@ -6036,6 +6040,8 @@ export type ListAuditEventsData = {
          * must not hold control characters; must be well-formed Unicode
          */
         not_actor?: string;
+        by?: 'people' | 'machines';
+        kind?: 'change';
         /**
          * must not hold control characters; must be well-formed Unicode
          */
@@ -6120,6 +6126,8 @@ export type ExportAuditEventsData = {
          * must not hold control characters; must be well-formed Unicode
          */
         not_actor?: string;
+        by?: 'people' | 'machines';
+        kind?: 'change';
         /**
          * must not hold control characters; must be well-formed Unicode
          */
@@ -6176,6 +6184,8 @@ export type ExportAuditEventLinesData = {
          * must not hold control characters; must be well-formed Unicode
          */
         not_actor?: string;
+        by?: 'people' | 'machines';
+        kind?: 'change';
         /**
          * must not hold control characters; must be well-formed Unicode
          */

@@ -13,10 +13,12 @@ import { downloadRoute, jsonLines } from "#functions/http/download.ts";
 import { resource, scope } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import type { ValuesOf } from "#kit/env.ts";
+import { changeActions } from "#proto/audit-actions.ts";
 import {
   AuditChainView,
   AuditEventPage,
   AuditEventView,
+  auditActors,
   auditOutcomes,
   NamedRecord,
   type RecordNames,
@@ -171,6 +173,8 @@ const auditFilterFields = {
   not_action: v.optional(Actions),
   actor: v.optional(Identifier(2048)),
   not_actor: v.optional(Identifier(2048)),
+  by: v.optional(v.picklist(auditActors, "must be people or machines")),
+  kind: v.optional(v.picklist(["change"], "must be change")),
   target: v.optional(Identifier(2048)),
   outcome: v.optional(v.picklist(auditOutcomes, "must be success or failure")),
   reason: v.optional(Identifier(256)),
@@ -186,7 +190,7 @@ type AuditFilterQuery = ValuesOf<typeof auditFilterFields>;
 
 /** Returns the filter of parsed query fields at `now`. */
 const auditQueryOf = (query: AuditFilterQuery, now: number): AuditQuery => {
-  const { action, notAction, withinSeconds, olderThanSeconds, since, until, q, ...filter } =
+  const { action, notAction, kind, withinSeconds, olderThanSeconds, since, until, q, ...filter } =
     inCamelCase(query);
   const ago = (seconds: number | undefined) =>
     seconds === undefined ? [] : [now - seconds * 1000];
@@ -194,7 +198,9 @@ const auditQueryOf = (query: AuditFilterQuery, now: number): AuditQuery => {
   const ends = [...(until ? [until.getTime()] : []), ...ago(olderThanSeconds)];
   return {
     ...filter,
-    actions: action && [...new Set(action)],
+    actions: kind
+      ? changeActions.filter((one) => action?.includes(one) ?? true)
+      : action && [...new Set(action)],
     notActions: notAction && [...new Set(notAction)],
     since: starts.length > 0 ? new Date(Math.max(...starts)) : undefined,
     until: ends.length > 0 ? new Date(Math.min(...ends)) : undefined,

@@ -13,7 +13,7 @@ import {
 } from "drizzle-orm";
 import { auditChain, auditEvent } from "#drizzle/schema/audit.ts";
 import { certificate } from "#drizzle/schema/enrollment.ts";
-import type { NamedRecordType } from "#proto/audit-event.ts";
+import type { AuditActors, NamedRecordType } from "#proto/audit-event.ts";
 import { isUuid } from "#proto/values.ts";
 import type { Executor } from "../database/database.ts";
 import {
@@ -47,6 +47,8 @@ export interface AuditFilter {
   actor?: string | undefined;
   /** Not by this actor, by the id or the name. */
   notActor?: string | undefined;
+  /** By operators and workloads, or by hosts and core. */
+  by?: AuditActors | undefined;
   /** Events on any of these targets, or by any of these actors. */
   about?: AuditSubject | undefined;
   outcome?: "success" | "failure" | undefined;
@@ -216,6 +218,7 @@ const conditionsOf = ({
   actions,
   actor,
   notActor,
+  by,
   outcome,
   reason,
   since,
@@ -229,6 +232,7 @@ const conditionsOf = ({
   notActor === undefined
     ? undefined
     : and(ne(auditEvent.actorId, notActor), ne(auditEvent.actorDisplay, notActor)),
+  by && sql`(${auditEvent.actorType} in ('operator', 'workload')) = ${by === "people"}`,
   // Written as a literal, so that the planner recognises the partial index.
   outcome &&
     (outcome === "failure"
