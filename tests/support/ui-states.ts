@@ -130,7 +130,7 @@ export const uiStates: readonly UiState[] = [
     name: "audit, unknown filter",
     person: "auditor",
     path: "/changes/audit?sate=x",
-    ready: "does not understand",
+    ready: "could not be loaded",
   },
   { name: "no such host", person: "auditor", path: "/hosts/nobody", ready: "No such host" },
   { name: "help", ...fleet, ready: "Keyboard shortcuts", enter: pressing("?") },

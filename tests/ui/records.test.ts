@@ -64,15 +64,49 @@ describe("the audit page", () => {
     expect(messages).toEqual([]);
   });
 
+  it("opens with what people changed in the last 7 days, and has the rest a click away", async () => {
+    const { page } = await visit("/changes/audit");
+    const revocation = page.getByRole("row").filter({ hasText: "revoked the host" });
+    await revocation.waitFor();
+    const enrolled = page.getByRole("row").filter({ hasText: "enrolled with" });
+    expect(await enrolled.count()).toBe(0);
+    expect(await page.locator(".audit-filters [aria-current]").allTextContents()).toEqual([
+      "People’s changes",
+      "7 d",
+    ]);
+    expect(await page.getByRole("combobox", { name: "Action" }).count()).toBe(0);
+    await follow(page, "Machine events");
+    await expectAddress(page, "/changes/audit?within_seconds=604800&by=machines");
+    await enrolled.first().waitFor();
+    await expectCount(revocation, 0);
+    await follow(page, "Everything");
+    await follow(page, "All time");
+    await expectAddress(page, "/changes/audit?all=true");
+    await enrolled.first().waitFor();
+    await revocation.waitFor();
+  });
+
+  it("has a heading for each day, and one row for a burst of the same", async () => {
+    const { page } = await visit("/changes/audit?by=machines");
+    const burst = page.getByRole("row").filter({ hasText: "and 1 more of the same" });
+    await see(burst, "and 1 other host");
+    await waitForHeading(page, /^Today, \d{4}-\d\d-\d\d$/);
+    await burst.getByText("and 1 more of the same").click();
+    await see(burst, "edge-1");
+    await see(burst, "db%1");
+  });
+
   it("filters by time, action, actor, target and outcome, all in the address", async () => {
     const { page } = await visit("/changes/audit");
+    await page.getByText("More filters").click();
     await follow(page, "Last hour");
-    await follow(page, "Revocations");
+    await page.getByRole("combobox", { name: "Action" }).selectOption({ label: "Revocations" });
     await page.getByRole("row").filter({ hasText: "revoked the host" }).waitFor();
-    await expectCount(page.getByRole("row"), 2);
+    await expectCount(page.getByRole("row"), 3);
     await page.getByRole("combobox", { name: "Action" }).selectOption("config.publish");
-    await expectAddress(page, "/changes/audit?action=config.publish&within_seconds=3600");
-    await follow(page, "Clear all filters");
+    await expectAddress(page, "/changes/audit?within_seconds=3600&action=config.publish");
+    await page.goto("/changes/audit?all=true");
+    await page.getByText("More filters").click();
     await page.getByRole("searchbox", { name: "Target" }).fill("edge-1");
     await page.keyboard.press("Enter");
     await expectAddress(page, "/changes/audit?target=edge-1");
@@ -81,23 +115,21 @@ describe("the audit page", () => {
     await waitForHeading(page, "No event matches");
     await page.evaluate(() => history.back());
     await see(page, "3 events, all of them");
+    await follow(page, "Clear all filters");
+    await expectAddress(page, "/changes/audit");
   });
 
   it("leaves actions and an actor out, and shows them again", async () => {
-    const { page } = await visit("/changes/audit");
+    const { page } = await visit("/changes/audit?all=true");
+    await page.getByText("More filters").click();
     const revocation = page.getByRole("row").filter({ hasText: "revoked the host" });
     await revocation.waitFor();
-    await page.getByRole("combobox", { name: "Leave out" }).selectOption("identity.revoke");
-    await expectAddress(page, "/changes/audit?not_action=identity.revoke");
-    await page
-      .getByRole("combobox", { name: "Leave out" })
-      .selectOption({ label: "Show all actions again" });
-    await expectAddress(page, "/changes/audit");
     await page.getByRole("combobox", { name: "Leave out" }).selectOption("identity.revoke");
     await expectAddress(page, "/changes/audit?not_action=identity.revoke");
     await expectCount(revocation, 0);
     expect(await page.getByRole("row").count()).toBeGreaterThan(1);
     await follow(page, "Show again: identity.revoke");
+    await expectAddress(page, "/changes/audit?all=true");
     await revocation.waitFor();
     const { email } = web.core.people.admin;
     await page.getByRole("searchbox", { name: "Not by" }).fill(email);
@@ -108,7 +140,8 @@ describe("the audit page", () => {
 
   it("refuses a mangled link and names the parameter, and shows no events then", async () => {
     const { page } = await visit("/changes/audit?sate=stale");
-    await see(page, "a filter that the page does not understand: sate");
+    await waitForHeading(page, "The events could not be loaded");
+    await see(page, "sate");
     expect(await page.getByRole("table").count()).toBe(0);
   });
 

@@ -1,7 +1,8 @@
-import { createSignal, For, Show } from "solid-js";
-import { type AuditAction, auditActions, changeActions } from "#proto/audit-actions.ts";
+import { createMemo, createSignal, For, Show } from "solid-js";
+import { type AuditAction, auditActions } from "#proto/audit-actions.ts";
 import { auditOutcomes } from "#proto/audit-event.ts";
 import type { QueryParams } from "../browser/with-query.ts";
+import { ChoiceField, type Choices } from "../design/choice-field.tsx";
 import { Icon } from "../design/icon.tsx";
 import { Chips } from "../design/records.tsx";
 import { plainText } from "../format/format.ts";
@@ -10,19 +11,29 @@ import { type AddressList, capitalised } from "../shell/page.tsx";
 import { instantOf, minuteIn } from "./audit-view.ts";
 
 const hour = 3600;
+const week = 7 * 24 * hour;
 
 const ranges = {
   "Last hour": hour,
   "24 h": 24 * hour,
-  "7 d": 7 * 24 * hour,
+  "7 d": week,
   "30 d": 30 * 24 * hour,
   "All time": null,
 };
 
+/** What the page opens with. */
+export const peoplesChanges: QueryParams = { by: "people", kind: "change", within_seconds: week };
+
+/** Whose events: what people changed, what hosts and core did, or both. */
+const views: Readonly<Record<string, QueryParams>> = {
+  "People’s changes": { by: "people", kind: "change" },
+  "Machine events": { by: "machines", kind: null },
+  Everything: { by: null, kind: null },
+};
+
 /** Sets of actions that answer a question. */
 const actionSets: Readonly<Record<string, readonly AuditAction[]>> = {
-  Everything: [],
-  Changes: changeActions,
+  Any: [],
   Revocations: ["identity.revoke", "certificate.revoke", "bootstrap_token.revoke"],
   Configs: ["config.publish", "config.assign", "config.clear", "config.rollback"],
   "Sign-ins": ["operator.sign_in", "operator.sign_out"],
@@ -42,29 +53,39 @@ const textFields: Readonly<Record<string, readonly [name: string, hint: string]>
 const timeFields = { since: "From", until: "Until" };
 
 /** The parameters with a field. */
-const fieldParameters = ["not_action", "outcome", ...Object.keys({ ...textFields, ...timeFields })];
+const fieldParameters = [
+  "action",
+  "not_action",
+  "outcome",
+  ...Object.keys({ ...textFields, ...timeFields }),
+];
 
 interface FilterProps {
   list: AddressList;
   onChange: (change: QueryParams) => void;
 }
 
-/** The filters of the audit log: ranges and sets of actions as links, the rest as fields that apply on Enter or a choice. */
+/** The filters of the audit log: views and ranges as links, the rest folded, as fields that apply on Enter or a choice. */
 export const AuditFilters = (props: FilterProps) => {
-  // Decided once: a field that is being typed in does not vanish.
-  const isWide = matchMedia("(min-width: 721px)").matches;
-  const hasFields = () => fieldParameters.some((name) => props.list.params().has(name));
+  // Once open it stays: a field that is being typed in does not vanish.
+  const isOpen = createMemo(
+    (before: boolean) => before || fieldParameters.some((name) => props.list.params().has(name)),
+    false,
+  );
   return (
     <section class="panel stack gap-1 audit-filters" aria-label="Filters">
       <div class="audit-sets row">
         <Chips
+          label="Whose events"
+          chips={Object.entries(views).map(([words, view]) => props.list.chip(words, view))}
+        />
+        <Chips
           label="Time range"
           chips={props.list.chips("within_seconds", ranges, { since: null, until: null })}
         />
-        <Chips label="Sets of actions" chips={props.list.chips("action", actionSets)} />
       </div>
       <LeftOut {...props} />
-      <details open={hasFields() || isWide}>
+      <details open={isOpen()}>
         <summary>More filters</summary>
         <div class="audit-fields">
           <ActionChoices {...props} />
@@ -95,11 +116,9 @@ export const AuditFilters = (props: FilterProps) => {
               />
             )}
           </For>
-          <Show when={props.list.filter().size > 0}>
-            <a class="button audit-clear" href="/changes/audit">
-              Clear all filters
-            </a>
-          </Show>
+          <a class="button audit-clear" href="/changes/audit">
+            Clear all filters
+          </a>
         </div>
       </details>
     </section>
@@ -111,29 +130,22 @@ const LeftOut = (props: FilterProps) => {
   const without = () => props.list.params().getAll("not_action");
   return (
     <Show when={without().length > 0}>
-      <ul class="chips" aria-label="Actions that are left out">
-        <For each={without()}>
-          {(action) => (
-            <li>
-              <a
-                class="button"
-                href={props.list.pathOf({
-                  not_action: without().filter((other) => other !== action),
-                })}
-              >
-                <Icon name="close" /> <span class="visually-hidden">Show again: </span>
-                {plainText(action)}
-              </a>
-            </li>
-          )}
-        </For>
-      </ul>
+      <Chips
+        label="Actions that are left out"
+        chips={without().map((action) => ({
+          words: (
+            <>
+              <Icon name="close" /> <span class="visually-hidden">Show again: </span>
+              {plainText(action)}
+            </>
+          ),
+          path: props.list.pathOf({ not_action: without().filter((other) => other !== action) }),
+          isChosen: false,
+        }))}
+      />
     </Show>
   );
 };
-
-/** The words of choices by their values. */
-type Choices = Readonly<Record<string, string>>;
 
 /** Returns names as choices. */
 const named = (names: readonly string[]): Choices =>
@@ -141,31 +153,32 @@ const named = (names: readonly string[]): Choices =>
 
 /** The chosen actions, those that are left out, and the outcome. */
 const ActionChoices = (props: FilterProps) => {
-  const actions = () => props.list.params().getAll("action");
+  const actions = () => props.list.params().getAll("action").join();
   const without = () => props.list.params().getAll("not_action");
   return (
     <>
       <ChoiceField
         name="Action"
         choices={{
-          "": "Any",
-          ...(actions().length > 1 && { "*": `${actions().length} actions` }),
-          ...named([...auditActions, ...actions()]),
+          [actions()]: actions(),
+          ...named(auditActions),
+          ...Object.fromEntries(
+            Object.entries(actionSets).map(([words, set]) => [set.join(), words]),
+          ),
         }}
-        chosen={actions().length > 1 ? "*" : (actions()[0] ?? "")}
-        onChange={(action) => action === "*" || props.onChange({ action: action || null })}
+        chosen={actions()}
+        onChange={(chosen) =>
+          props.onChange({ action: chosen ? chosen.split(",") : null, by: null, kind: null })
+        }
       />
       <ChoiceField
         name="Leave out"
         choices={{
           "": without().length === 0 ? "None" : `${without().length} left out`,
-          ...(without().length > 0 && { "*": "Show all actions again" }),
           ...named(auditActions.filter((action) => !without().includes(action))),
         }}
         chosen=""
-        onChange={(action) =>
-          props.onChange({ not_action: action === "*" ? null : [...without(), action] })
-        }
+        onChange={(action) => props.onChange({ not_action: [...without(), action] })}
       />
       <ChoiceField
         name="Outcome"
@@ -179,26 +192,6 @@ const ActionChoices = (props: FilterProps) => {
     </>
   );
 };
-
-const ChoiceField = (props: {
-  name: string;
-  choices: Choices;
-  chosen: string;
-  onChange: (value: string) => void;
-}) => (
-  <label>
-    {props.name}
-    <select class="input" onChange={({ currentTarget }) => props.onChange(currentTarget.value)}>
-      <For each={Object.entries(props.choices)}>
-        {([value, words]) => (
-          <option value={value} selected={value === props.chosen}>
-            {words}
-          </option>
-        )}
-      </For>
-    </select>
-  </label>
-);
 
 /** Minutes in the zone of the page. */
 const TimestampField = (props: {

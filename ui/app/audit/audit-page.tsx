@@ -1,4 +1,4 @@
-import { useLocation, useNavigate } from "@solidjs/router";
+import { useNavigate } from "@solidjs/router";
 import { type JSX, Show } from "solid-js";
 import {
   AuditChainView,
@@ -8,48 +8,29 @@ import {
 } from "#proto/audit-event.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { Icon } from "../design/icon.tsx";
-import { type RecordColumns, RecordList } from "../design/records.tsx";
+import { type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
 import { Banner, Notice } from "../design/report-parts.tsx";
-import { UnknownFilter } from "../design/unknown-filter.tsx";
-import { formatCount, formatCountOf } from "../format/format.ts";
+import { formatCount, formatCountOf, type TimeZone } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { createListPage, PageFrame, Time } from "../shell/page.tsx";
-import { createPageTitle } from "../shell/page-title.ts";
-import { AuditFilters } from "./audit-filters.tsx";
-import { auditFault, auditPageRows, auditParameters, eventsSource } from "./audit-view.ts";
-import { EventActor, EventDescription } from "./event-timeline.tsx";
+import { createListPage, PageFrame } from "../shell/page.tsx";
+import { AuditFilters, peoplesChanges } from "./audit-filters.tsx";
+import { auditPageRows, eventsSource } from "./audit-view.ts";
+import { type Burst, burstsOf, dayOf } from "./bursts.ts";
+import { EventActor, EventDescription, EventTimeline } from "./event-timeline.tsx";
 import "../design/page.css";
 
 /** `/changes/audit`: who did what, when and why, under the filters of the address, and how far the hash chain is verified. */
 export const AuditPage = () => {
-  const location = useLocation();
-  createPageTitle(() => "Audit");
-  return (
-    <Show when={auditFault(location.search)} fallback={<AuditEvents />}>
-      {(parameter) => (
-        <div class="page audit">
-          <UnknownFilter
-            title="Audit"
-            level="h1"
-            parameter={parameter()}
-            what="events"
-            href="/changes/audit"
-          />
-        </div>
-      )}
-    </Show>
-  );
-};
-
-const AuditEvents = () => {
   const navigate = useNavigate();
+  const { times } = usePageContext();
   const { page, report, list, ...address } = createListPage({
     path: "/changes/audit",
     source: eventsSource,
     schema: AuditEventPage,
     intervalMs: 15_000,
     limit: auditPageRows,
-    names: auditParameters,
+    foreign: ["all"],
+    initial: peoplesChanges,
   });
   const known = () => report.value();
   const columns = columnsOf(() => known()?.names ?? {});
@@ -63,15 +44,21 @@ const AuditEvents = () => {
         {...list()}
         label="Audit events, newest first"
         columns={columns}
-        isFailed={(event) => event.outcome === "failure"}
+        rowsOf={(events) => burstsOf(events, times.zone())}
+        headingOf={({ newest }) => dayText(newest.occurred_at, report.asOf(), times.zone())}
+        isFailed={({ newest }) => newest.outcome === "failure"}
         noun="event"
         exports={{ csv: "CSV", jsonl: "JSON lines" }}
         empty={
           <Show
             when={known()?.next_cursor}
             fallback={
-              <Notice title="No event matches">
-                <p>Change or clear the filters above.</p>
+              <Notice
+                title="No event matches"
+                href="/changes/audit?all=true"
+                link="Show everything"
+              >
+                <p>Choose a longer time, or clear the filters above.</p>
               </Notice>
             }
           >
@@ -94,12 +81,59 @@ const AuditEvents = () => {
   );
 };
 
-const columnsOf = (names: () => RecordNames): RecordColumns<AuditEventView> => ({
-  Time: (event) => <Time at={event.occurred_at} />,
-  Who: (event) => <EventActor event={event} names={names()} />,
-  "Did what": (event) => <EventDescription event={event} names={names()} />,
-  Chain: { cell: (event) => <Place event={event} />, isNumber: true },
+/** Returns the heading of a day: `Today, 2026-11-20`. */
+const dayText = (at: string, now: number, zone: TimeZone) => {
+  const day = dayOf(at, zone);
+  const weekday = new Date(day).toLocaleDateString("en", { weekday: "long", timeZone: "UTC" });
+  return `${day === dayOf(now, zone) ? "Today" : weekday}, ${day}`;
+};
+
+const columnsOf = (names: () => RecordNames): RecordColumns<Burst> => ({
+  Time: ({ newest, others }) => (
+    <TwoLines
+      second={
+        others.at(-1) && (
+          <>
+            since <TimeOfDay at={others.at(-1)?.occurred_at ?? ""} />
+          </>
+        )
+      }
+    >
+      <TimeOfDay at={newest.occurred_at} />
+    </TwoLines>
+  ),
+  Who: ({ newest, others }) => {
+    const actors = new Set([newest, ...others].map(({ actor }) => actor.id)).size;
+    return (
+      <TwoLines second={actors > 1 && `and ${formatCountOf(actors - 1, "other host")}`}>
+        <EventActor event={newest} names={names()} />
+      </TwoLines>
+    );
+  },
+  "Did what": ({ newest, others }) => (
+    <div class="event-what">
+      <EventDescription event={newest} names={names()} />
+      <Show when={others.length > 0}>
+        <details>
+          <summary>{`and ${formatCount(others.length)} more of the same`}</summary>
+          <EventTimeline entries={others.map((event) => ({ event }))} names={names()} />
+        </details>
+      </Show>
+    </div>
+  ),
+  Chain: { cell: ({ newest }) => <Place event={newest} />, isNumber: true },
 });
+
+/** The time of day of an event, below the heading of its day. */
+const TimeOfDay = (props: { at: string }) => {
+  const { times } = usePageContext();
+  const text = () => times.text(props.at);
+  return (
+    <time datetime={props.at} title={text()}>
+      {text().slice(11)}
+    </time>
+  );
+};
 
 /** How long an event may wait for its place in the chain: the job that links events runs every second. */
 const linkMsMax = 60_000;

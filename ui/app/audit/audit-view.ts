@@ -1,34 +1,5 @@
-import * as v from "valibot";
-import { auditOutcomes } from "#proto/audit-event.ts";
-import { addressFault, type QueryParams, withQuery } from "../browser/with-query.ts";
+import { type QueryParams, withQuery } from "../browser/with-query.ts";
 import { formatTimestamp, type TimeZone } from "../format/format.ts";
-
-const Text = v.pipe(v.string(), v.minLength(1), v.maxLength(2048));
-const Instant = v.pipe(v.string(), v.regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/));
-
-/** The parameters of the API that may be given several times, and those that may be given once. */
-const repeated = ["action", "not_action"];
-const once = {
-  actor: Text,
-  not_actor: Text,
-  target: Text,
-  reason: Text,
-  q: Text,
-  since: Instant,
-  until: Instant,
-  outcome: v.picklist(auditOutcomes),
-  within_seconds: v.pipe(v.string(), v.regex(/^[1-9]\d{0,8}$/)),
-  cursor: v.string(),
-};
-
-/** The parameters in their order in an address. */
-export const auditParameters = Object.fromEntries(
-  [...repeated, ...Object.keys(once)].map((name) => [name, name]),
-);
-
-/** Returns the first parameter of an address that the page does not understand. */
-export const auditFault = (search: string): string | undefined =>
-  addressFault(search, { once, repeated });
 
 /** Returns the address of events, by the parameters of the API. */
 export const auditPath = (filter: QueryParams): string => withQuery("/changes/audit", filter);

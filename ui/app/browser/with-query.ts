@@ -1,5 +1,3 @@
-import * as v from "valibot";
-
 /** Parameters of an address: a value, several values, or nothing, which leaves a parameter out. */
 export type QueryParams = Readonly<
   Record<string, string | number | readonly string[] | null | undefined>
@@ -20,20 +18,4 @@ export const withQuery = (path: string, query: URLSearchParams | QueryParams): s
   const params =
     query instanceof URLSearchParams ? query : changedParams(new URLSearchParams(), query);
   return params.size === 0 ? path : `${path}?${params}`;
-};
-
-/** Returns the first parameter of an address that is unknown, repeated or invalid: a mangled link never shows other rows. */
-export const addressFault = (
-  search: string,
-  { once = {}, repeated }: { once?: Record<string, v.GenericSchema>; repeated: readonly string[] },
-): string | undefined => {
-  const params = new URLSearchParams(search);
-  const schemas = new Map(Object.entries(once));
-  return [...params.keys()].find((name) => {
-    if ([...repeated, "chat"].includes(name)) return false;
-    const schema = schemas.get(name);
-    return (
-      schema === undefined || params.getAll(name).length > 1 || !v.is(schema, params.get(name))
-    );
-  });
 };

@@ -42,6 +42,16 @@ export const CopyButton = (props: { text: string; what: string }) => {
   );
 };
 
+/** A command line to copy. */
+export const CopiedCommand = (props: { text: string; what: string }) => (
+  <div class="command panel">
+    <pre>
+      <code>{props.text}</code>
+    </pre>
+    <CopyButton {...props} />
+  </div>
+);
+
 /** A button with a popover, whose content exists while it is open. */
 export const PopoverMenu = (props: {
   id: string;

@@ -2,8 +2,9 @@ import { createMemo, For, Index, type JSX, Show } from "solid-js";
 import { filterToParams } from "#proto/fleet-health/filter.ts";
 import type { LiveReport } from "../api/live-report.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { CopiedCommand } from "./buttons.tsx";
 import { Icon } from "./icon.tsx";
-import { Loaded, OldNotice } from "./report-parts.tsx";
+import { Loaded, Notice, OldNotice } from "./report-parts.tsx";
 import "./record-table.css";
 import "./label-links.css";
 
@@ -83,6 +84,8 @@ export const RecordTable = <Row,>(props: {
   label: string;
   columns: RecordColumns<Row>;
   rows: readonly Row[];
+  /** The heading above the rows that have the same one. */
+  headingOf?: ((row: Row) => string) | undefined;
   /** Marks rows that failed or need attention. */
   isFailed?: (row: Row) => boolean;
 }) => {
@@ -93,6 +96,12 @@ export const RecordTable = <Row,>(props: {
         : { name, cell: column.cell, number: "" },
     ),
   );
+  const headingAt = (index: number) => {
+    const [before, row] = [props.rows[index - 1], props.rows[index]].map(
+      (one) => one && props.headingOf?.(one),
+    );
+    return row === before ? undefined : row;
+  };
   return (
     // biome-ignore-start lint/a11y/noRedundantRoles: a table that is not laid out as one loses its roles
     <table class="record-table" role="table" aria-label={props.label}>
@@ -109,16 +118,27 @@ export const RecordTable = <Row,>(props: {
       </thead>
       <tbody role="rowgroup">
         <For each={props.rows}>
-          {(row) => (
-            <tr role="row" data-failed={props.isFailed?.(row) ? "" : undefined}>
-              <For each={columns()}>
-                {(column) => (
-                  <td role="cell" data-name={column.name} data-number={column.number}>
-                    <div>{column.cell(row)}</div>
-                  </td>
+          {(row, index) => (
+            <>
+              <Show when={headingAt(index())}>
+                {(words) => (
+                  <tr role="row" class="record-heading">
+                    <td role="cell" colspan={columns().length}>
+                      <h2>{words()}</h2>
+                    </td>
+                  </tr>
                 )}
-              </For>
-            </tr>
+              </Show>
+              <tr role="row" data-failed={props.isFailed?.(row) ? "" : undefined}>
+                <For each={columns()}>
+                  {(column) => (
+                    <td role="cell" data-name={column.name} data-number={column.number}>
+                      <div>{column.cell(row)}</div>
+                    </td>
+                  )}
+                </For>
+              </tr>
+            </>
           )}
         </For>
       </tbody>
@@ -127,13 +147,60 @@ export const RecordTable = <Row,>(props: {
   );
 };
 
+/** What stands in place of a list that has no row at all. */
+interface FirstRow extends Pick<Parameters<typeof Notice>[0], "href" | "link"> {
+  title: string;
+  /** What its rows say. */
+  says: JSX.Element;
+  /** Makes the first row, with scope `admin`. */
+  command?: string | undefined;
+}
+
+/** How a list begins, and a picture of what will be there. */
+const Beginning = (props: { first: FirstRow; columns: readonly string[] }) => (
+  <>
+    <Notice {...props.first}>
+      <p>{props.first.says}</p>
+      <Show when={props.first.command}>
+        {(command) => (
+          <>
+            <CopiedCommand text={command()} what="the command" />
+            <p class="quiet">
+              For a terminal, and somebody with the scope <code>admin</code>.
+            </p>
+          </>
+        )}
+      </Show>
+    </Notice>
+    <table class="record-table record-picture" aria-hidden="true">
+      <thead>
+        <tr>
+          <For each={props.columns}>{(name) => <th>{name}</th>}</For>
+        </tr>
+      </thead>
+      <tbody>
+        <For each={[1, 2, 3]}>
+          {() => (
+            <tr>
+              <For each={props.columns}>{(name) => <td data-name={name} />}</For>
+            </tr>
+          )}
+        </For>
+      </tbody>
+    </table>
+  </>
+);
+
 /** A page of this many rows has its pager below the table as well. */
 const rowsInView = 20;
 
 /** A list that core returns page by page: pager and exports, then the table, or what stands in its place without a row. */
-export const RecordList = <Row,>(
+export const RecordList = <Item, Row = Item>(
   props: ListRows & {
-    report: LiveReport<{ items: Row[]; next_cursor: string | null }>;
+    report: LiveReport<{ items: Item[]; next_cursor: string | null }>;
+    /** Returns the rows that show items; by default one for each. */
+    rowsOf?: (items: readonly Item[]) => readonly Row[];
+    headingOf?: (row: Row) => string;
     /** The caption of the table: its rows and their order. */
     label: string;
     columns: RecordColumns<Row>;
@@ -147,14 +214,36 @@ export const RecordList = <Row,>(
     exportPath: (format: string) => string;
     /** The address without a filter. */
     allPath: string;
-    /** Shown without a row. */
-    empty: JSX.Element;
+    /** Shown where no row matches, if there is more to say than that. */
+    empty?: JSX.Element;
+    /** Shown without a row and without a filter. */
+    first?: FirstRow | undefined;
+    isFiltered: boolean;
     /** The list is a part of a page, whose head shows the age of another report, and says itself when it is old. */
     isPart?: boolean;
   },
 ) => {
   const page = () => props.report.value();
+  // Without a `rowsOf`, both types are the same.
+  const rowsOf = (items: readonly Item[]) =>
+    props.rowsOf?.(items) ?? (items as readonly unknown[] as readonly Row[]);
   const nouns = () => props.nouns ?? `${props.noun}s`;
+  const noRows = () => (
+    <Show
+      when={!props.isFiltered && props.first}
+      fallback={
+        props.empty ?? (
+          <Notice
+            title={`No ${props.noun} matches`}
+            href={props.allPath}
+            link={`Show all ${nouns()}`}
+          />
+        )
+      }
+    >
+      {(first) => <Beginning first={first()} columns={Object.keys(props.columns)} />}
+    </Show>
+  );
   const pager = (label: string) => (
     <Show when={page()}>
       {(known) => (
@@ -197,9 +286,9 @@ export const RecordList = <Row,>(
         value={page()}
       >
         {(known) => (
-          <Show when={known().items.length > 0} fallback={props.empty}>
+          <Show when={known().items.length > 0} fallback={noRows()}>
             <div class="shown" data-shown={props.report.phase()}>
-              <RecordTable {...props} rows={known().items} />
+              <RecordTable {...props} rows={rowsOf(known().items)} />
               <Show when={known().items.length > rowsInView}>
                 {pager(`Pages of ${nouns()}, below`)}
               </Show>

@@ -114,6 +114,14 @@ export const Freshness = (props: {
 export const Why = (props: { problem: ApiProblem }) => (
   <>
     {plainText(props.problem.message)}.
+    <For each={props.problem.errors}>
+      {({ path, message }) => (
+        <>
+          {" "}
+          <code>{plainText(path)}</code> {plainText(message)}.
+        </>
+      )}
+    </For>
     <Show when={props.problem.requestId}>
       {(id) => (
         <>

@@ -1,9 +1,8 @@
-import { useLocation } from "@solidjs/router";
 import { Show } from "solid-js";
 import { EnrollmentReport } from "#proto/operator/enrollment.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordTable } from "../design/records.tsx";
-import { List, LoadFailure, Notice, Section } from "../design/report-parts.tsx";
+import { List, LoadFailure, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { RefusedHosts } from "../host/host-events.tsx";
 import { createPage, PageFrame, TimeCell } from "../shell/page.tsx";
@@ -12,14 +11,12 @@ import {
   reasonWords,
   refusalEventsPath,
   refusalReasons,
-  unknownParameter,
 } from "./enrollment-view.ts";
 import { Policies, Tokens } from "./lists.tsx";
 import "./enrollment.css";
 
 /** `/access/enrollment`: which tokens enroll hosts now, under which policies, and what was rejected in the last day. */
 export const EnrollmentPage = () => {
-  const location = useLocation();
   const page = createPage({
     title: () => "Enrollment",
     schema: EnrollmentReport,
@@ -30,40 +27,14 @@ export const EnrollmentPage = () => {
   const known = () => report.value();
   return (
     <PageFrame of={page}>
-      <Show
-        when={unknownParameter(location.search)}
-        fallback={
-          <>
-            <LoadFailure
-              what="counts"
-              level="h2"
-              problem={report.failure()}
-              onRetry={report.refresh}
-            />
-            <Section id="tokens" title="Bootstrap tokens">
-              <Tokens counts={known()?.tokens} />
-            </Section>
-            <Section id="policies" title="Policies">
-              <Policies counts={known()?.policies} />
-            </Section>
-            <Show when={known()}>{(counts) => <Refusals report={counts()} />}</Show>
-          </>
-        }
-      >
-        {(name) => (
-          <Notice
-            title="This link has a filter that the page does not understand"
-            isFault
-            href="/access/enrollment"
-            link="Show everything"
-          >
-            <p>
-              The parameter is <code>{name()}</code>. Nothing is shown, because other rows than
-              those it meant could appear.
-            </p>
-          </Notice>
-        )}
-      </Show>
+      <LoadFailure what="counts" level="h2" problem={report.failure()} onRetry={report.refresh} />
+      <Section id="tokens" title="Bootstrap tokens">
+        <Tokens counts={known()?.tokens} />
+      </Section>
+      <Section id="policies" title="Policies">
+        <Policies counts={known()?.policies} />
+      </Section>
+      <Show when={known()}>{(counts) => <Refusals report={counts()} />}</Show>
     </PageFrame>
   );
 };

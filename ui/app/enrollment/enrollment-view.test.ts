@@ -5,7 +5,6 @@ import {
   refusalEventsPath,
   refusalReasons,
   tokensPath,
-  unknownParameter,
   usesOf,
 } from "./enrollment-view.ts";
 
@@ -20,10 +19,7 @@ const group = (over: Partial<RefusalGroup>) => ({
   ...over,
 });
 
-it("names a parameter that neither of its lists has", () => {
-  const search = "?state=active&policy_id=1&policy=frozen&q=a&cursor=c&policy_cursor=d&chat=new";
-  expect(unknownParameter(search)).toBe(undefined);
-  expect(unknownParameter("?stat=active")).toBe("stat");
+it("has the filter of the tokens in the address", () => {
   expect(tokensPath({ state: "active", policy_id: "p" })).toBe(
     "/access/enrollment?state=active&policy_id=p#tokens",
   );

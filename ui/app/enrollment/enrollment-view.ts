@@ -5,7 +5,7 @@ import type {
   TokenState,
 } from "#proto/operator/enrollment.ts";
 import { auditPath } from "../audit/audit-view.ts";
-import { addressFault, withQuery } from "../browser/with-query.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { formatCount, formatDuration } from "../format/format.ts";
 
 /** The states of tokens in words. */
@@ -25,18 +25,6 @@ export const policyWords: Readonly<Record<PolicyState, string>> = {
   active: "Active",
   frozen: "Frozen",
 };
-
-/** The parameters of the address for each list of the page, by their names in the API. */
-export const listParameters = {
-  tokens: { state: "state", policy_id: "policy_id", cursor: "cursor" },
-  policies: { state: "policy", q: "q", cursor: "policy_cursor" },
-} as const;
-
-/** Returns the first parameter of an address that the page does not understand. */
-export const unknownParameter = (search: string): string | undefined =>
-  addressFault(search, {
-    repeated: Object.values(listParameters).flatMap((names) => Object.values(names)),
-  });
 
 /** Returns the address of the tokens of a policy, in a state if it is given. */
 export const tokensPath = (filter: { state?: TokenState; policy_id: string }): string =>

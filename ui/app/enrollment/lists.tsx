@@ -14,7 +14,6 @@ import { formatCount, formatKnown, formatUntil, plainText } from "../format/form
 import { createListPart, Time, TimeCell } from "../shell/page.tsx";
 import {
   enrolledPath,
-  listParameters,
   policyRules,
   policyWords,
   tokenStatesShown,
@@ -98,12 +97,12 @@ const usesPath = ({ id, created_at: since }: ListedToken) =>
 
 /** The tokens of all policies under the filter of the address, newest first. */
 export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }) => {
-  const { filter, chips, list } = createListPart(() => ({
+  const { chips, list } = createListPart(() => ({
     path: "/access/enrollment",
     source: "/api/core/collector/tokens",
     limit: pageRows,
     anchor: "tokens",
-    names: listParameters.tokens,
+    foreign: ["policy", "q", "policy_cursor"],
     schema: TokenPage,
     intervalMs: refreshIntervalMs,
   }));
@@ -119,14 +118,11 @@ export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }
         columns={tokenColumns}
         noun="token"
         exports={{ csv: "CSV of the tokens" }}
-        empty={
-          <p class="quiet">
-            <Show when={filter().size === 0} fallback="No token matches.">
-              No token has been created. An administrator creates one with{" "}
-              <code>svc-admin tokens create</code>.
-            </Show>
-          </p>
-        }
+        first={{
+          title: "No token has been created",
+          says: "A host enrolls with a token, under the rules of its policy. It shows here who used it, and how often it was refused.",
+          command: 'svc-admin tokens create --policy "web servers" --ttl 15m --out host.token',
+        }}
       />
     </>
   );
@@ -180,12 +176,13 @@ const policyColumns: RecordColumns<ListedPolicy> = {
 
 /** The policies under the filter of the address, newest first, with their tokens by state. */
 export const Policies = (props: { counts: EnrollmentReport["policies"] | undefined }) => {
-  const { filter, chips, list } = createListPart(() => ({
+  const { chips, list } = createListPart(() => ({
     path: "/access/enrollment",
     source: "/api/core/collector/enrollment-policies",
     limit: pageRows,
     anchor: "policies",
-    names: listParameters.policies,
+    foreign: ["state", "policy_id", "cursor"],
+    names: { state: "policy", cursor: "policy_cursor" },
     schema: PolicyPage,
     intervalMs: refreshIntervalMs,
   }));
@@ -202,14 +199,11 @@ export const Policies = (props: { counts: EnrollmentReport["policies"] | undefin
         noun="policy"
         nouns="policies"
         exports={{ csv: "CSV of the policies" }}
-        empty={
-          <p class="quiet">
-            <Show when={filter().size === 0} fallback="No policy matches.">
-              No policy has been created. An administrator creates one with{" "}
-              <code>svc-admin policies create</code>.
-            </Show>
-          </p>
-        }
+        first={{
+          title: "No policy has been created",
+          says: "A policy says which hosts may enroll, from where, and which labels they get.",
+          command: 'svc-admin policies create "web servers" --prefix spiffe://example.com/host/',
+        }}
       />
     </>
   );

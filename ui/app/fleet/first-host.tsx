@@ -2,7 +2,7 @@ import { For, Match, Show, Switch } from "solid-js";
 import { enrollCommandLine } from "#proto/enroll-command.ts";
 import { Setup, type SetupStep } from "#proto/operator/setup.ts";
 import { createReport } from "../api/live-report.tsx";
-import { CopyButton } from "../design/buttons.tsx";
+import { CopiedCommand } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/report-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
@@ -108,17 +108,11 @@ const Commands = (props: { setup: Setup }) => {
     });
   return (
     <>
-      <Command
-        title="On your machine"
-        text={`svc-admin init --url ${location.origin}`}
-        what="the admin’s command"
-      />
+      <h3>On your machine</h3>
+      <CopiedCommand text={`svc-admin init --url ${location.origin}`} what="the admin’s command" />
       <p>It creates what is missing, and writes the token to a file that only you can read.</p>
-      <Command
-        title="On the host, with that file and core’s CA"
-        text={hostCommand()}
-        what="the host’s command"
-      />
+      <h3>On the host, with that file and core’s CA</h3>
+      <CopiedCommand text={hostCommand()} what="the host’s command" />
       <p>
         Then <code>svc-collector run</code>. With the package, run the command as{" "}
         <code>svc-collector</code>, then <code>sudo systemctl start svc-collector</code>. The host
@@ -132,15 +126,3 @@ const Commands = (props: { setup: Setup }) => {
     </>
   );
 };
-
-const Command = (props: { title: string; text: string; what: string }) => (
-  <>
-    <h3>{props.title}</h3>
-    <div class="first-host-command panel">
-      <pre>
-        <code>{props.text}</code>
-      </pre>
-      <CopyButton text={props.text} what={props.what} />
-    </div>
-  </>
-);

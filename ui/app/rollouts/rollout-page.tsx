@@ -1,4 +1,3 @@
-import { useLocation } from "@solidjs/router";
 import { For, Show } from "solid-js";
 import { AuditEventPage } from "#proto/audit-event.ts";
 import {
@@ -13,11 +12,10 @@ import { auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
 import { EventTimeline } from "../audit/event-timeline.tsx";
 import { deviceOf } from "../audit/event-view.ts";
 import { BarFigure } from "../design/bars.tsx";
-import { CopyButton } from "../design/buttons.tsx";
+import { CopiedCommand } from "../design/buttons.tsx";
 import { Icon, RecordState } from "../design/icon.tsx";
 import { HostCell, type RecordColumns, RecordTable } from "../design/records.tsx";
 import { List, Loaded, OldNotice, Section } from "../design/report-parts.tsx";
-import { UnknownFilter } from "../design/unknown-filter.tsx";
 import { ComparisonDetails } from "../fleet/changes/comparison-details.tsx";
 import { Outages, withOutages } from "../fleet/summary/outages.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
@@ -37,7 +35,6 @@ import {
   soakWords,
   statusMeanings,
   statusWords,
-  targetsFault,
   targetsPath,
   wavePhase,
   waveSentence,
@@ -46,45 +43,33 @@ import { Targets } from "./targets.tsx";
 import "../fleet/drawer/drawer.css";
 
 /** `/changes/rollouts/{id}`: one rollout: where it is and why, its waves, what breached the gate, its hosts, and what happened. */
-export const RolloutPage = () => {
-  const location = useLocation();
-  return (
-    <RecordPage
-      noun="rollout"
-      allPath="/changes/rollouts"
-      schema={Rollout}
-      intervalMs={10_000}
-      titleOf={(rollout) => `Rollout of ${configOf(rollout)}`}
-    >
-      {(known, report) => (
-        <>
-          <div class="shown stack gap-3" data-shown={report.phase()}>
-            <Show when={known().ended_at === null}>
-              <Outages outages={known().outages?.slice(-1)} />
-            </Show>
-            <Summary rollout={known()} />
-            <Show when={known().breach}>
-              {(breach) => <Breach rollout={known()} breach={breach()} />}
-            </Show>
-            <Waves rollout={known()} />
-            <Commands rollout={known()} />
-          </div>
-          <Events rollout={known()} />
-          <Show when={targetsFault(location.search)} fallback={<Targets rollout={known()} />}>
-            {(parameter) => (
-              <UnknownFilter
-                title="Hosts"
-                parameter={parameter()}
-                what="hosts"
-                href={`/changes/rollouts/${known().id}`}
-              />
-            )}
+export const RolloutPage = () => (
+  <RecordPage
+    noun="rollout"
+    allPath="/changes/rollouts"
+    schema={Rollout}
+    intervalMs={10_000}
+    titleOf={(rollout) => `Rollout of ${configOf(rollout)}`}
+  >
+    {(known, report) => (
+      <>
+        <div class="shown stack gap-3" data-shown={report.phase()}>
+          <Show when={known().ended_at === null}>
+            <Outages outages={known().outages?.slice(-1)} />
           </Show>
-        </>
-      )}
-    </RecordPage>
-  );
-};
+          <Summary rollout={known()} />
+          <Show when={known().breach}>
+            {(breach) => <Breach rollout={known()} breach={breach()} />}
+          </Show>
+          <Waves rollout={known()} />
+          <Commands rollout={known()} />
+        </div>
+        <Events rollout={known()} />
+        <Targets rollout={known()} />
+      </>
+    )}
+  </RecordPage>
+);
 
 /** Where the rollout is, in words and figures, and what it does to whom. */
 const Summary = (props: { rollout: Rollout }) => {
@@ -272,10 +257,7 @@ const Commands = (props: { rollout: Rollout }) => (
       <List class="stack" of={commandsOf(props.rollout)}>
         {({ command, about }) => (
           <>
-            <span class="copied">
-              <code>{command}</code>
-              <CopyButton text={command} what={`the command that ${about}`} />
-            </span>
+            <CopiedCommand text={command} what={`the command that ${about}`} />
             <span class="quiet">{about}</span>
           </>
         )}

@@ -1,4 +1,3 @@
-import * as v from "valibot";
 import type { Rollout, RolloutWave } from "#proto/rollout/rollout.ts";
 import {
   endedStates,
@@ -7,9 +6,8 @@ import {
   rolloutStates,
   type TargetReason,
   type TargetStatus,
-  targetStatuses,
 } from "#proto/rollout/vocabulary.ts";
-import { addressFault, withQuery } from "../browser/with-query.ts";
+import { withQuery } from "../browser/with-query.ts";
 import type { StateWords } from "../design/icon.tsx";
 import {
   formatCount,
@@ -85,16 +83,6 @@ export const targetsPath = (
   rolloutId: string,
   view: { wave?: number | undefined; status?: TargetStatus | undefined } = {},
 ): string => `${withQuery(`/changes/rollouts/${rolloutId}`, view)}#targets`;
-
-const targetsParameters = {
-  wave: v.pipe(v.string(), v.regex(/^[1-9]\d{0,3}$/)),
-  status: v.picklist(targetStatuses),
-  cursor: v.string(),
-};
-
-/** Returns the first parameter of the filter of an address that the page does not understand. */
-export const targetsFault = (search: string): string | undefined =>
-  addressFault(search, { once: targetsParameters, repeated: [] });
 
 /** Returns how much of all targets a wave reaches, as requested: `5 %`, `10 hosts`. */
 export const reachOf = ({ percent, count }: Pick<RolloutWave, "percent" | "count">): string =>

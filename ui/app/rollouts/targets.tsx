@@ -46,7 +46,6 @@ export const Targets = (props: { rollout: Rollout }) => {
     path: `/changes/rollouts/${props.rollout.id}`,
     limit: 100,
     anchor: "targets",
-    names: { wave: "wave", status: "status", cursor: "cursor" },
     schema: RolloutTargetPage,
     intervalMs: 10_000,
   }));
@@ -84,7 +83,6 @@ export const Targets = (props: { rollout: Rollout }) => {
         noun="host"
         order="first to last"
         exports={{ csv: "CSV" }}
-        empty={<p class="quiet">No host matches.</p>}
       />
     </Section>
   );

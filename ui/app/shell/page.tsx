@@ -127,23 +127,18 @@ interface AddressListOptions<Schema extends v.GenericSchema = v.GenericSchema>
   anchor?: string;
   /** The parameters of other parts of such a page; all others are of the list, so that core rejects unknown ones. */
   foreign?: readonly string[];
-  /** The parameters of the list by their names in the API, in their order in the address, where they may have others. */
+  /** The parameters of an address that has none; `all=true`, which is foreign, then selects everything. */
+  initial?: QueryParams;
+  /** The names that parameters of the API have in the address, where they are others. */
   names?: Readonly<Record<string, string>>;
 }
 
 const isSame = (some: readonly string[], others: readonly string[]) =>
   some.length === others.length && some.every((one) => others.includes(one));
 
-/** Returns the parameters with these names under others, in their order. */
-const renamed = (
-  params: URLSearchParams,
-  names: readonly (readonly [from: string, to: string])[],
-): URLSearchParams =>
-  new URLSearchParams(
-    names.flatMap(([from, to]) =>
-      params.getAll(from).map((value): [string, string] => [to, value]),
-    ),
-  );
+/** Returns parameters, those with a name of `names` under its value. */
+const renamed = (params: URLSearchParams, names: Readonly<Record<string, string>>) =>
+  new URLSearchParams([...params].map(([name, value]) => [names[name] ?? name, value]));
 
 /** Returns where core answers what the page at a path shows. */
 const apiPath = (path: string) => `/api/core/collector/${pageNameOf(path)}`;
@@ -156,21 +151,20 @@ const createAddressList = (options: Accessor<AddressListOptions>) => {
   const location = useLocation();
   const params = createMemo(() => {
     const given = new URLSearchParams(location.search);
-    const { names, foreign = [] } = options();
-    if (names === undefined) {
-      for (const name of ["chat", ...foreign]) given.delete(name);
-      return given;
-    }
+    const { names = {}, initial = {}, foreign = [] } = options();
+    const isAll = given.has("all");
+    for (const name of ["chat", ...foreign]) given.delete(name);
+    if (given.size === 0 && !isAll) return changedParams(given, initial);
     return renamed(
       given,
-      Object.entries(names).map(([name, own]) => [own, name]),
+      Object.fromEntries(Object.entries(names).map(([name, own]) => [own, name])),
     );
   });
   const filter = createMemo(() => changedParams(params(), { cursor: null }));
   const pathOf = (change: QueryParams) => {
-    const { path, anchor, names } = options();
-    const changed = changedParams(filter(), change);
-    const own = names ? renamed(changed, Object.entries(names)) : changed;
+    const { path, anchor, names = {}, initial } = options();
+    const own = renamed(changedParams(filter(), change), names);
+    if (initial && own.size === 0) own.set("all", "true");
     return withQuery(path, own) + (anchor === undefined ? "" : `#${anchor}`);
   };
   const chip = (words: JSX.Element, change: QueryParams): Chip => ({
@@ -212,6 +206,7 @@ const listOf = <Value,>(
   report,
   allPath: options.path,
   isContinued: params().has("cursor"),
+  isFiltered: params().size > 0,
   pathOf: (cursor?: string) => pathOf({ cursor }),
   exportPath: (format: string) => withQuery(`${sourceOf(options)}/export.${format}`, filter()),
 });
