@@ -26,7 +26,7 @@ describe("the fleet page without hosts", () => {
     expect(heading?.y).toBeLessThan(260);
     expect(await page.locator(".charts, .state-bar, .fleet-tools").count()).toBe(0);
     expect(await layoutShift()).toBe(0);
-    expect(await page.locator(".first-host-command").count()).toBe(0);
+    expect(await page.locator(".command").count()).toBe(0);
   });
 
   it("shows an admin the missing steps and the commands, without a secret, until the first host enrolls", async () => {
@@ -39,7 +39,7 @@ describe("the fleet page without hosts", () => {
       expect.stringContaining("Bootstrap token: missing"),
       expect.stringContaining("First host: missing"),
     ]);
-    const commands = page.locator(".first-host-command code");
+    const commands = page.locator(".command code");
     expect(await commands.first().textContent()).toBe(`svc-admin init --url ${web.origin}`);
     expect(await commands.last().textContent()).toContain("--core https://core.example.com");
 

@@ -89,7 +89,6 @@ const Assignments = (props: { configId: string }) => {
         columns={columns}
         noun="assignment"
         exports={{ csv: "CSV" }}
-        empty={<p class="quiet">No assignment matches.</p>}
       />
     </Section>
   );

@@ -9,7 +9,7 @@ import { createReport, useUpdates } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordLink, RecordList } from "../design/records.tsx";
-import { List, Loaded, Notice, OldNotice, Section } from "../design/report-parts.tsx";
+import { List, Loaded, OldNotice, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { capitalised, createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
@@ -68,12 +68,11 @@ export const ConfigsPage = () => {
     intervalMs: refreshIntervalMs,
     limit: 100,
   });
-  const text = () => params().get("q") ?? "";
   return (
     <PageFrame of={page}>
       <SearchForm
         name="q"
-        value={text()}
+        value={params().get("q") ?? ""}
         maxlength={120}
         label="Name, or the beginning of a hash"
         placeholder="Name, or the beginning of a hash"
@@ -90,31 +89,16 @@ export const ConfigsPage = () => {
         columns={columns}
         noun="config"
         exports={{ csv: "CSV" }}
-        empty={<NoConfigs text={text()} />}
+        first={{
+          title: "No config has been published",
+          says: "A published config can be assigned to hosts, and rolled out in waves. Hosts may still run configs of their own, below.",
+          command: 'svc-admin configs publish collector.yaml --name "first config"',
+        }}
       />
       <Unstored />
     </PageFrame>
   );
 };
-
-/** Why there are no configs, and the next step. */
-const NoConfigs = (props: { text: string }) => (
-  <Show
-    when={props.text}
-    fallback={
-      <Notice title="No config has been published">
-        <p>
-          An administrator publishes configs through the API. Hosts may still run configs of their
-          own, below.
-        </p>
-      </Notice>
-    }
-  >
-    <Notice title="No config matches" href="/changes/configs" link="Show all configs">
-      <p>Search for a part of the name, or for the first characters of the hash.</p>
-    </Notice>
-  </Show>
-);
 
 /** The hashes that hosts run and nobody published. */
 const Unstored = () => {

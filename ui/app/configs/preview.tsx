@@ -5,7 +5,7 @@ import { RolloutPreview } from "#proto/rollout/rollout.ts";
 import { createReport } from "../api/live-report.tsx";
 import { deviceOf } from "../audit/event-view.ts";
 import { withQuery } from "../browser/with-query.ts";
-import { CopyButton } from "../design/buttons.tsx";
+import { CopiedCommand } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
 import { List, Loaded, OldNotice, Section } from "../design/report-parts.tsx";
 import { defaultView, viewPath } from "../fleet/view/view-state.ts";
@@ -93,10 +93,7 @@ const Result = (props: PreviewProps) => {
       </Show>
       <Skipped preview={props.preview} />
       <Show when={props.preview.will_change > 0}>
-        <p class="copied">
-          <code>{command()}</code>
-          <CopyButton text={command()} what="the command that begins this rollout" />
-        </p>
+        <CopiedCommand text={command()} what="the command that begins this rollout" />
       </Show>
     </>
   );

@@ -2,7 +2,6 @@ import { Show } from "solid-js";
 import type { InventoryStatus } from "#proto/fleet-health/vocabulary.ts";
 import { type InventoryItem, InventoryReport } from "#proto/inventory/inventory.ts";
 import { Chips, type RecordColumns, RecordList } from "../design/records.tsx";
-import { Notice } from "../design/report-parts.tsx";
 import { formatKnown, plainText } from "../format/format.ts";
 import { createListPage, PageFrame } from "../shell/page.tsx";
 
@@ -54,23 +53,11 @@ export const InventoryPage = () => {
         isFailed={({ status }) => status !== "expected"}
         noun="host"
         order="first to last"
-        empty={
-          <Show
-            when={known()?.updated_at}
-            fallback={
-              <Notice title="There is no inventory">
-                <p>
-                  An admin puts it with <code>svc-admin inventory put hosts.csv</code>. Until then
-                  no host is expected, and none is unexpected.
-                </p>
-              </Notice>
-            }
-          >
-            <Notice title="No host has this status">
-              <p>The inventory and the fleet agree here.</p>
-            </Notice>
-          </Show>
-        }
+        first={{
+          title: "There is no inventory",
+          says: "It lists the hosts that should exist. Until then no host is expected, and none is unexpected.",
+          command: "svc-admin inventory put hosts.csv",
+        }}
       />
     </PageFrame>
   );

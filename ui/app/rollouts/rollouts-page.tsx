@@ -4,7 +4,6 @@ import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
 import type { RolloutState } from "#proto/rollout/vocabulary.ts";
 import { RecordState } from "../design/icon.tsx";
 import { Chips, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
-import { Notice } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import {
@@ -84,7 +83,6 @@ export const RolloutsPage = () => {
     intervalMs: 10_000,
     limit: 50,
   });
-  const isFiltered = () => ["state", "config_id", "identity_id"].some((name) => params().has(name));
   return (
     <PageFrame of={page}>
       <Chips label="Rollouts by state" chips={chips("state", choices)} />
@@ -106,22 +104,16 @@ export const RolloutsPage = () => {
         columns={columns}
         isFailed={({ state, failed }) => failed > 0 && openStates.includes(state)}
         noun="rollout"
-        empty={
-          <Show
-            when={isFiltered()}
-            fallback={
-              <Notice title="No config has been rolled out in waves">
-                <p>
-                  An administrator starts a rollout with <code>svc-admin rollouts create</code>. The
-                  page of a <a href="/changes/configs">config</a> shows before which hosts would
-                  change.
-                </p>
-              </Notice>
-            }
-          >
-            <Notice title="No rollout matches" href="/changes/rollouts" link="Show all rollouts" />
-          </Show>
-        }
+        first={{
+          title: "No config has been rolled out in waves",
+          says: (
+            <>
+              A rollout gives a config to some hosts first, and stops when they fail. The page of a{" "}
+              <a href="/changes/configs">config</a> shows before which hosts would change.
+            </>
+          ),
+          command: "svc-admin rollouts create CONFIG label.env:prod --wave 5%:10m --wave 100%:1h",
+        }}
       />
     </PageFrame>
   );

@@ -17,7 +17,6 @@ import {
   RecordTable,
   TwoLines,
 } from "../design/records.tsx";
-import { Notice } from "../design/report-parts.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
 import {
   formatCount,
@@ -106,7 +105,17 @@ const columns: RecordColumns<Watch> = {
   ),
   State: (watch) => (
     <>
-      <RecordState of={stateWords[watch.state]} />
+      <TwoLines
+        second={
+          watch.since && (
+            <>
+              since <Time at={watch.since} />
+            </>
+          )
+        }
+      >
+        <RecordState of={stateWords[watch.state]} />
+      </TwoLines>
       <Show when={watch.explained_by}>
         {(id) => (
           <a class="second-line" href={`/watches/${id()}`}>
@@ -144,7 +153,8 @@ const columns: RecordColumns<Watch> = {
 
 /** `/watches`: the watches, newest first, with their state. */
 export const WatchesPage = () => {
-  const { page, report, params, chips, list } = createListPage({
+  const { session } = usePageContext();
+  const { page, report, chips, list } = createListPage({
     path: "/watches",
     schema: WatchList,
     intervalMs: 10_000,
@@ -167,14 +177,16 @@ export const WatchesPage = () => {
         isFailed={({ state }) => state === "firing"}
         noun="watch"
         nouns="watches"
-        empty={
-          <Notice title={`No watch ${params().has("state") ? "is in this state" : "yet"}`}>
-            <p>
-              An administrator makes one with <strong>Watch this view</strong> on the{" "}
-              <a href="/fleet">fleet</a>, or with <code>svc-admin watches create</code>.
-            </p>
-          </Notice>
-        }
+        first={{
+          title: "No watch yet",
+          says: "A watch counts the hosts of a filter, and sends a message when more match than you allow. It shows here whether it fires, and since when.",
+          ...(session()?.scopes.includes("admin")
+            ? { href: "/watches/new", link: "Create a watch" }
+            : {
+                command:
+                  'svc-admin watches create "stale hosts" state:stale --more-than 5 --for 10m',
+              }),
+        }}
       />
     </PageFrame>
   );
@@ -188,7 +200,7 @@ const eventColumns: RecordColumns<WatchDetail["history"][number]> = {
     plainText([receiver, detail].filter((part) => part !== null).join(": ")),
 };
 
-/** `/watches/{id}`: one watch, its state, and what happened. */
+/** `/watches/{id}`: one watch as its list shows it, what its hosts have in common, and what happened. */
 export const WatchPage = () => {
   const { session } = usePageContext();
   return (
@@ -202,17 +214,22 @@ export const WatchPage = () => {
       {(known, report) => (
         <div class="shown page" data-shown={report.phase()}>
           <Show when={known().held_by}>{(outage) => <Outages outages={[outage()]} />}</Show>
+          <RecordTable
+            label="The watch"
+            columns={columns}
+            rows={[known()]}
+            isFailed={({ state }) => state === "firing"}
+          />
           <p>
-            <RecordState of={stateWords[known().state]} />{" "}
-            <Show when={known().since}>
-              {(since) => (
-                <>
-                  since <Time at={since()} />
-                </>
-              )}
+            Counts{" "}
+            <HostsOfWatch watch={known()}>
+              <code>{hostWords(known())}</code>
+            </HostsOfWatch>
+            .
+            <Show when={known().common_factor}>
+              {(factor) => <> In common: {factorWords(factor())}.</>}
             </Show>
           </p>
-          <WatchFacts watch={known()} />
           <Show when={session()?.scopes.includes("admin")}>
             <p>
               <a class="button" href={`/watches/${known().id}/change`}>
@@ -236,36 +253,3 @@ export const WatchPage = () => {
     </RecordPage>
   );
 };
-
-/** What a watch counts, what its hosts have in common, and who receives its messages. */
-const WatchFacts = (props: { watch: WatchDetail }) => (
-  <ul class="stack gap-1">
-    <li>
-      Fires at {thresholdWords(props.watch)} that match{" "}
-      <HostsOfWatch watch={props.watch}>
-        <code>{hostWords(props.watch)}</code>
-      </HostsOfWatch>
-    </li>
-    <li>
-      {props.watch.fault ??
-        (props.watch.count === null
-          ? "Not counted yet"
-          : `${formatCountOf(props.watch.count, "host")} now`)}
-    </li>
-    <Show when={props.watch.common_factor}>
-      {(factor) => <li>In common: {factorWords(factor())}</li>}
-    </Show>
-    <Show when={props.watch.explained_by}>
-      {(id) => (
-        <li>
-          Reported by <a href={`/watches/${id()}`}>another watch</a>, so that no message of this one
-          is sent
-        </li>
-      )}
-    </Show>
-    <li>Messages to: {plainText(props.watch.receivers.join(", ")) || "no receiver"}</li>
-    <li>
-      Silence: <WatchSilence watch={props.watch} />
-    </li>
-  </ul>
-);
