@@ -24,11 +24,14 @@ const read = ({ ca = "", cert = "", credentials = "" }, ...variables: string[]) 
   )();
 };
 
-it("reports the authorities of a bundle that end first, and the end of the last", async () => {
+it("reports each authority of a bundle, and of one with many only the last", async () => {
   const found = read({ ca: await bundleOf(10) }, "SVC_DATABASE_URL");
   expect(found.map(({ name }) => name)).toEqual(["database_password", "database_ca"]);
   expect(found[1]).toMatchObject({ endsAt: year(9).toISOString(), changedAt: null });
-  expect(found[1]?.parts.map(({ subject }) => subject)).toEqual(
+  expect(found[1]?.parts).toEqual([{ subject: "CN=Root 9", endsAt: year(9).toISOString() }]);
+  const [, few] = read({ ca: await bundleOf(8) }, "SVC_DATABASE_URL");
+  expect(few?.endsAt).toBe(year(7).toISOString());
+  expect(few?.parts.map(({ subject }) => subject)).toEqual(
     Array.from({ length: 8 }, (_, at) => `CN=Root ${at}`),
   );
 });

@@ -25,7 +25,7 @@ interface LoadedFiles {
 
 type Part = ReportedCredential["parts"][number];
 
-/** So many parts of a credential are reported, those that end first: a bundle may have all authorities of the world. */
+/** Of a bundle with more authorities, such as all public ones, only the last end says something. */
 const partsMax = 8;
 
 /** Creates a function that returns the credentials of this core, with the ends of those that are in use. */
@@ -55,7 +55,7 @@ export const createCredentialReader = (
       return {
         name,
         endsAt: signs === undefined ? endOf(credential, parts) : rfc3339(signs),
-        parts: parts.slice(0, partsMax),
+        parts: parts.length > partsMax ? parts.slice(-1) : parts,
         changedAt: changeOf(credential, sources),
       };
     });

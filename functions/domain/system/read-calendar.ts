@@ -68,13 +68,11 @@ const heldOf = (name: string, { of = "core", ending }: Credential, known: Known)
 /** Returns the roots that hosts have, or are about to have. */
 const publishedOf = ({ pem }: CaBundleRow): Held => {
   const parts = describeCertificates(pem);
-  const endsAt =
-    parts
-      .map((part) => part.endsAt)
-      .sort()
-      .at(-1) ?? null;
+  const endsAt = lastOf(parts.map((part) => part.endsAt));
   return { of: "hosts", parts, endsAt, changedAt: null };
 };
+
+const lastOf = (times: readonly string[]) => times.toSorted().at(-1) ?? null;
 
 /** Returns a line for each certificate, with all who have it. */
 const entriesOf = (
@@ -101,11 +99,7 @@ const entriesOf = (
       of: each.map(({ of }) => of),
       ends_at: endsAt,
       ending,
-      changed_at:
-        each
-          .flatMap(({ changedAt }) => changedAt ?? [])
-          .sort()
-          .at(-1) ?? null,
+      changed_at: lastOf(each.flatMap(({ changedAt }) => changedAt ?? [])),
       state: endsAt === null ? "ready" : endStateOf(endsAt, stopsAt ?? endsAt, now),
       seen_by: seenBy(name, credential),
       change,
