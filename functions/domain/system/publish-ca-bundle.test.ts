@@ -141,6 +141,11 @@ it("V2: lets no host raise numbers out of the reach of others", async () => {
   const revoked = await fleet.enroll("revoked");
   const core = fleet.startCore("1");
   await core.publish();
+  for (const number of [2 ** 31, 1_002, 102]) {
+    await fleet.report(evil, number);
+    await fleet.clock.advance(60_000);
+    expect(await core.publish()).toBeUndefined();
+  }
   for (const name of ["a", "b", "c"]) await fleet.report(await fleet.enroll(name), 1);
   for (const number of [2 ** 31, 2 ** 53 - 1, 1_002, 102]) {
     await fleet.report(evil, number);

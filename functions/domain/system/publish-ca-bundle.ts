@@ -98,7 +98,7 @@ const decide = async (
   const published = {
     channel,
     ...content,
-    number: Math.max(number, reported.greatest) + 1,
+    number: reported.greatest + 1,
     publishedAt: new Date(core.clock.now()),
   };
   await insertCaBundle(tx, published);

@@ -101,6 +101,16 @@ const activeHosts = sql.raw(
   "collector_identity i left join collector_health h on h.identity_id = i.id where i.revoked_at is null",
 );
 
+/**
+ * A host's number counts up to so many above the newest one: hosts take one that is at most 1,000 above their own, and a single host that
+ * lies must not put the next bundle out of the reach of those that lack some.
+ */
+const aheadMax = 100;
+
+/** Selects the numbers of `column` that are above `number` and count. */
+const isAhead = (column: SQL, number: number): SQL =>
+  sql`${column} > ${number}::bigint and ${column} <= ${number + aheadMax}::bigint`;
+
 /** Whether a host reports a number above `number`. One lookup in an index. */
 export const isReportedAbove = (
   db: Executor,
@@ -109,26 +119,22 @@ export const isReportedAbove = (
 ): Promise<boolean> =>
   hasRows(
     db.execute(
-      sql`select from collector_health h where ${reportedNumber[channel]} > ${number}::bigint limit 1`,
+      sql`select from collector_health h where ${isAhead(reportedNumber[channel], number)} limit 1`,
     ),
   );
 
-/**
- * A host's number counts up to so many above the newest one: hosts take one that is at most 1,000 above their own, and a single host that
- * lies must not put the next bundle out of the reach of those that lack some.
- */
-const aheadMax = 100;
-
-/** The hosts that report a number of a channel, those of them that report one above `number`, and the greatest that counts. */
-export const readReportedNumbers = (tx: Executor, channel: CaChannel, number: number) =>
-  readOne(
+/** The hosts that report a number of a channel, those of them that report one above `number`, and the greatest of these, or `number`. */
+export const readReportedNumbers = (tx: Executor, channel: CaChannel, number: number) => {
+  const isAbove = isAhead(sql`number`, number);
+  return readOne(
     tx,
     { hosts: Number, above: Number, greatest: Number },
     sql`
-    select count(number) as hosts, count(*) filter (where number > ${number}::bigint) as above,
-      coalesce(max(number) filter (where number <= ${number + aheadMax}::bigint), 0) as greatest
+    select count(number) as hosts, count(*) filter (where ${isAbove}) as above,
+      coalesce(max(number) filter (where ${isAbove}), ${number}::bigint) as greatest
     from (select ${reportedNumber[channel]} as number from ${activeHosts}) reported`,
   );
+};
 
 const hostsMax = 100;
 
