@@ -1,7 +1,7 @@
 /** The CA bundles that core publishes for hosts, and what hosts report of them. */
 import { and, desc, eq, type SQL, sql } from "drizzle-orm";
 import { caBundle } from "#drizzle/schema/deployment.ts";
-import { type CaChannel, caChannels } from "#proto/management/ca-bundle.ts";
+import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import type { CertificateIssued } from "#proto/management/enroll.ts";
 import type { CaBundleNumbers } from "#proto/management/heartbeat.ts";
 import type { Executor } from "../database/database.ts";
@@ -63,10 +63,12 @@ export interface NewestCaBundles {
 /** Creates the reader of the newest bundles. `numbers` is where each heartbeat's are read. */
 export const createNewestCaBundles = (db: Executor, numbers: Executor): NewestCaBundles => ({
   find: async () => {
-    const [ingest, management] = await Promise.all(
-      caChannels.map((channel) => findNewestBundle(db, channel)),
-    );
-    return { ingest: viewOf(ingest), management: viewOf(management) };
+    const rows = await db
+      .selectDistinctOn([caBundle.channel])
+      .from(caBundle)
+      .orderBy(caBundle.channel, desc(caBundle.number));
+    const newestOf = (channel: CaChannel) => viewOf(rows.find((row) => row.channel === channel));
+    return { ingest: newestOf("ingest"), management: newestOf("management") };
   },
   findNumbers: async () => {
     const rows = await readRows(
