@@ -30,6 +30,7 @@ interface HostDiagnosis {
     heartbeat: { last_error: string | null };
   } | null;
   queue: { records: number };
+  trust: object;
 }
 
 /** Creates a host that is not enrolled; `target` is read at each enrollment. */
@@ -71,8 +72,7 @@ export const createHostProgram = (
         deviceId,
         "--identity-prefix",
         identityPrefix,
-        "--ca-bundle",
-        caBundle,
+        ...(more.includes("--ca-bundle") ? [] : ["--ca-bundle", caBundle]),
         "--config-dir",
         configDir,
         ...more,
