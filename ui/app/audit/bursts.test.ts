@@ -46,6 +46,14 @@ it("puts hosts that do the same into one burst, but never two people", () => {
   expect(sizesOf(event("20T10:00:00"), event("20T10:00:00", { by: "grace" }))).toEqual([1, 1]);
 });
 
+it("leaves what was done to two rollouts apart", () => {
+  const started = (id: string) => ({
+    ...event("20T10:00:00", { action: "rollout.wave_start" }),
+    target: { type: "rollout", id },
+  });
+  expect(sizesOf(started("a"), started("b"), started("a"))).toEqual([2, 1]);
+});
+
 it("ends a burst with ten minutes of rest, with the day, and with another reason", () => {
   expect(sizesOf(event("20T10:10:01"), event("20T10:00:00"))).toEqual([1, 1]);
   expect(sizesOf(event("20T00:00:01"), event("19T23:59:59"))).toEqual([1, 1]);

@@ -14,12 +14,20 @@ const pauseMs = 600_000;
 export const dayOf = (at: string | number, zone: TimeZone): string =>
   formatTimestamp(at, zone).slice(0, 10);
 
-/** Returns what the events of a burst have in common; hosts do the same as each other, an operator acts alone. */
-const keyOf = ({ actor, action, outcome, reason_code: code, reason }: AuditEventView): string =>
+/** Returns what the events of a burst have in common: their hosts may differ, an operator and any other record not. */
+const keyOf = ({
+  actor,
+  action,
+  target,
+  outcome,
+  reason_code: code,
+  reason,
+}: AuditEventView): string =>
   JSON.stringify([
     actor.type,
     actor.type === "collector" ? "" : actor.id,
     action,
+    /^(collector_identity|certificate)$/.test(target.type) ? "" : target.id,
     outcome,
     code,
     reason,
