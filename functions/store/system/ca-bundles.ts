@@ -208,7 +208,7 @@ const findLackingHosts = (
     select l.*, greatest(f.last_heartbeat_at, l.reported_at) as last_heartbeat_at from (
       select i.id as identity_id, i.identity, ${number} as number, coalesce(h.ca_pinned, false) as is_pinned,
         h.last_heartbeat_at as reported_at
-      from ${activeHosts} and coalesce(${number}, 0) < ${newest}::bigint
+      from ${activeHosts} and ${number} is distinct from ${newest}::bigint
     ) l left join fleet_status f on f.identity_id = l.identity_id and l.reported_at is not null
     order by last_heartbeat_at nulls first, l.identity limit ${hostsMax}::int`,
   );

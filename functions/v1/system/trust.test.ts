@@ -76,6 +76,13 @@ it("names the roots of hosts, the hosts that lack them, silent ones first, and w
     advice:
       "Every host has bundle 2: servers may use any of its roots now, and a root that none uses may go.",
   });
+  // A host that lies, or has the bundles of a lost database, is named too.
+  await clock.advance(15_000);
+  await beat(1, 2 ** 53 - 1);
+  expect((await read()).ingest).toMatchObject({
+    hosts: { newest: 1, ahead: 1 },
+    lacking: [{ identity: hosts[1]?.identity, number: 2 ** 53 - 1 }],
+  });
   const { items } = await test.auditor.read<SystemCalendar>("/v1/system/calendar");
   const published = items.filter(({ name }) => name === "ingest_ca_bundle");
   expect(published.map(({ subject, of, ends_at: end }) => [subject, of.join(), end])).toEqual([
