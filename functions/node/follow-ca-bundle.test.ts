@@ -64,7 +64,7 @@ const follow = async ({ withListener = true } = {}) => {
   put(leaf, "server.pem");
   const listener = {
     current: () => ({ ...tls, ca: Buffer.from("") }),
-    certFile: join(dir, "server.pem"),
+    paths: [join(dir, "server.pem"), join(dir, "server.key")],
   };
   const files = await followCaBundle(
     { channel: "ingest", variable, path: join(dir, "bundle.pem") },
@@ -139,8 +139,11 @@ it("reports an unchanged bundle by which hosts reject the listener's new certifi
   put(root.pem);
   const files = await follow();
   const next = await issueServer(other);
-  files.tls.cert = Buffer.from(next);
   put(next, "server.pem");
+  // The listener takes the certificate once its key is there too.
+  await files.check();
+  files.tls.cert = Buffer.from(next);
+  put("its key", "server.key");
   await files.check();
   expect(files.fault()).toContain("does not verify the certificate of the ingest listener");
   put(root.pem + other.pem);

@@ -23,7 +23,7 @@ export interface FollowedBundle extends Reloaded<CaBundleContent | null> {
 export const followCaBundle = async (
   { channel, variable, path }: { channel: CaChannel; variable: string; path: string },
   needs: {
-    tls: (Pick<Reloaded<TlsMaterial>, "current"> & { certFile: string }) | null;
+    tls: (Pick<Reloaded<TlsMaterial>, "current"> & { paths: readonly string[] }) | null;
     clock: Pick<Clock, "now">;
     log: ReloadOptions<unknown>["log"];
   },
@@ -31,8 +31,8 @@ export const followCaBundle = async (
   const { tls, clock, log } = needs;
   const files = await loadFiles<CaBundleContent | null>({
     name: variable,
-    // Another certificate of the listener may not be verified by the same bundle.
-    paths: tls ? [path, tls.certFile] : [path],
+    // Another certificate of the listener may not be verified by the same bundle. It is in use once its key is there too.
+    paths: [path, ...(tls?.paths ?? [])],
     initial: null,
     log,
     load: () =>

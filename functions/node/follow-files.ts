@@ -120,7 +120,8 @@ const followCaBundles = async (
   const bundles: FollowedBundle[] = [];
   if (ingest?.caBundleFile && tls) {
     const file = { channel: "ingest", variable: "SVC_INGEST_CA_BUNDLE_FILE" } as const;
-    const listener = { current: tls.current, certFile: ingest.serverCertFile };
+    const paths = [ingest.serverCertFile, ingest.serverKeyFile];
+    const listener = { current: tls.current, paths };
     bundles.push(
       await followCaBundle({ ...file, path: ingest.caBundleFile }, { ...needs, tls: listener }),
     );
