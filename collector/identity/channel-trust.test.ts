@@ -59,13 +59,14 @@ describe("the authorities of a channel", () => {
     expect(namesOf(withFile)).toEqual(["File"]);
   });
 
-  it("are those of the bundle alone first, and then all: until it is settled also those before it and of ca_file", () => {
-    expect(namesOf(taking({ pem: first }))).toEqual(["First", "First File"]);
+  it("are those of the bundle alone first, and then each of the others: until it is settled those before it and of ca_file", () => {
+    expect(namesOf(taking({ pem: first }))).toEqual(["First", "File"]);
     const settled = taking({ pem: first, settles: true });
     expect(namesOf(settled)).toEqual(["First"]);
     expect(namesOf(taking({ pem: first, settles: true }, { pem: second }))).toEqual([
       "Second",
-      "Second First File",
+      "First",
+      "File",
     ]);
     expect(namesOf(taking({ pem: first, settles: true }, { pem: second, settles: true }))).toEqual([
       "Second",
@@ -76,16 +77,17 @@ describe("the authorities of a channel", () => {
     const wrong = [{ pem: second }, { pem: third }, { pem: second + third }];
     expect(namesOf(taking({ pem: first, settles: true }, ...wrong))).toEqual([
       "Second Third",
-      "Second Third First Second Third File",
+      "First Second Third",
+      "File",
     ]);
   });
 
   it("are also those of a ca_file that was changed since, until the next bundle is settled", () => {
     const settled = taking({ pem: first, settles: true });
     const changed = { ...settled, caFile: edited };
-    expect(namesOf(changed)).toEqual(["First", "First Edited"]);
+    expect(namesOf(changed)).toEqual(["First", "Edited"]);
     const next = takeBundle(changed, publish(2, second), now) as StoredBundle;
-    expect(namesOf({ caFile: edited, bundle: next })).toEqual(["Second", "Second First Edited"]);
+    expect(namesOf({ caFile: edited, bundle: next })).toEqual(["Second", "First", "Edited"]);
     expect(namesOf({ caFile: edited, bundle: { ...next, settled: true, before: "" } })).toEqual([
       "Second",
     ]);
@@ -94,7 +96,7 @@ describe("the authorities of a channel", () => {
   it("that enroll was given count first, and any bundle follows them", () => {
     const given = replaceAuthorities(taking({ pem: first, settles: true }), second);
     expect(given.number).toBeNull();
-    expect(namesOf({ caFile: file, bundle: given })).toEqual(["Second", "Second First File"]);
+    expect(namesOf({ caFile: file, bundle: given })).toEqual(["Second", "First", "File"]);
     expect(takeBundle({ caFile: file, bundle: given }, publish(70_000, third), now)?.number).toBe(
       70_000,
     );

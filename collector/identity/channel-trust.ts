@@ -1,9 +1,10 @@
 /*
  * What verifies the servers of a channel: `ca_file` of the config, and the bundle that core has published, which `ca/<channel>.json` of the
  * identity directory has. Invariants:
- * - A server is verified by the authorities of the bundle alone and, only if these do not accept it, by all. So no bundle cuts a host off.
- * - All are also those of `ca_file` and of the bundles before, until the bundle is settled: the servers of every channel that has a bundle were
- *   verified by it alone.
+ * - A server is verified by the authorities of the bundle alone and, only if these do not accept it, by others alone, since OpenSSL may take
+ *   a root for another one of its name. So no bundle cuts a host off.
+ * - The others are those of the bundles before and of `ca_file`, until the bundle is settled: the servers of every channel that has a bundle
+ *   were verified by it alone.
  * - A `ca_file` that was changed since the bundle was taken counts until the next bundle.
  * - The number of the bundle only rises. A host without one takes any number.
  */
@@ -62,11 +63,11 @@ export const authoritiesOf = (trust: ServerTrust): string[] => {
   const { caFile, bundle } = trust;
   if (bundle === undefined) return [caFile];
   const { pem, settled, before } = bundle;
-  const more = [
+  const others = [
     ...(settled ? [] : [before]),
     ...(settled && !hasFileChanged(trust) ? [] : [caFile]),
   ];
-  return more.length === 0 ? [pem] : [pem, [pem, ...more].join("\n")];
+  return [pem, ...others.filter((text) => text !== "")];
 };
 
 /** Returns the certificates of a bundle. Throws `BundleRefusedError` if one cannot be read. */
@@ -127,7 +128,7 @@ const describeChannel = (trust: ServerTrust, refusal: string | undefined) => {
   const { bundle, fault } = trust;
   const texts = authoritiesOf(trust);
   const authorities = new Map(
-    parseAuthorities(texts.at(-1) ?? "").map(({ fingerprint256, subject, validToDate }) => [
+    parseAuthorities(texts.join("\n")).map(({ fingerprint256, subject, validToDate }) => [
       fingerprint256,
       { name: subject.replaceAll("\n", ", "), not_after: validToDate.toISOString() },
     ]),

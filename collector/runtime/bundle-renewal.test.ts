@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { hourMs } from "#kit/clock.ts";
 import type { CaChannel } from "#proto/management/ca-bundle.ts";
-import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
+import { createTestCa, type TestCa, x509 } from "#scripts/lab/ca/test-pki.ts";
 import { endedWith, runCollector } from "#tests/support/collector-command.ts";
 import { createRunningCollector, type RunningCollector } from "#tests/support/running-collector.ts";
 
@@ -96,6 +96,31 @@ describe("bundles of core", () => {
     expect(await stored("ingest")).toMatchObject({ settled: false });
     running.publish("ingest", running.host.ca.pem);
     running.publish("management", running.server.caPem);
+    await untilStored("ingest", 2);
+    await untilStored("management", 2);
+  });
+
+  it("cut nobody off by a root with the name of the one that works, which OpenSSL takes for it", async () => {
+    const { host, peer, server } = running;
+    const impostor = await createTestCa({ name: "Test CA" });
+    const unfit = await createTestCa({
+      name: "Server CA",
+      extensions: [
+        new x509.BasicConstraintsExtension(true, undefined, true),
+        new x509.Extension("1.2.3.4", true, Uint8Array.of(5, 0)),
+      ],
+    });
+    running.publish("ingest", impostor.pem + host.ca.pem);
+    running.publish("management", unfit.pem);
+    await running.start();
+    await untilStored("ingest", 1, false);
+    await untilStored("management", 1, false);
+    await expect.poll(reported).toEqual({ ingest: 1, management: 1, pinned: false });
+    const opened = peer.opens.length;
+    peer.disconnect();
+    await expect.poll(() => peer.opens.length).toBeGreaterThan(opened);
+    running.publish("ingest", host.ca.pem);
+    running.publish("management", server.caPem);
     await untilStored("ingest", 2);
     await untilStored("management", 2);
   });
