@@ -5,8 +5,13 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { hourMs } from "#kit/clock.ts";
 import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import { createTestCa, type TestCa, x509 } from "#scripts/lab/ca/test-pki.ts";
+import { refusal } from "#tests/fakes/management-server.ts";
 import { endedWith, runCollector } from "#tests/support/collector-command.ts";
-import { createRunningCollector, type RunningCollector } from "#tests/support/running-collector.ts";
+import {
+  createRunningCollector,
+  heartbeatAnswer,
+  type RunningCollector,
+} from "#tests/support/running-collector.ts";
 
 /* A collector between two servers, whose authorities are both in its `ca_file`. */
 
@@ -155,6 +160,24 @@ describe("bundles of core", () => {
     running.publish("ingest", running.host.ca.pem);
     await untilStored("ingest", 2);
     await expect.poll(warnings).toEqual([]);
+  });
+
+  it("that a server lacks, or refuses to give, are asked for each hour", async () => {
+    const numbers = { ingest: 5, management: 5 };
+    running.server.reply(({ path }) =>
+      path.endsWith("/ca-bundle")
+        ? refusal(404, "not_found", { action: "fix_request" })
+        : heartbeatAnswer({ ca_bundles: numbers }),
+    );
+    running.publish("ingest", running.host.ca.pem);
+    await running.start();
+    await untilStored("ingest", 1);
+    const warning = "warning: CA bundle of management: number 5 is refused: refused: not_found";
+    await expect.poll(warnings).toEqual([warning]);
+    await expect.poll(() => fetches("ingest").length).toBe(2);
+    const before = running.heartbeats().length;
+    await expect.poll(() => running.heartbeats().length).toBeGreaterThan(before + 3);
+    expect([fetches("ingest").length, fetches("management").length]).toEqual([2, 1]);
   });
 
   it("larger than a host takes are refused too", async () => {

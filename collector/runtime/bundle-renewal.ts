@@ -97,12 +97,15 @@ export const createBundleRenewal = (options: {
     }
   };
 
-  const store = async ({ path }: IdentityDirectory, channel: CaChannel, published: CaBundle) => {
+  const store = async (
+    { path }: IdentityDirectory,
+    [channel, number, published]: readonly [CaChannel, number, CaBundle],
+  ) => {
     const { takeBundle, writeStoredBundle } = await import("../identity/take-bundle.ts");
     const { caFile = "" } = trust[channel] ?? {};
     const stored = await readStoredBundle(path, channel);
     const bundle = takeBundle({ caFile, ...stored }, published, clock.now());
-    if (bundle === undefined) return tried(channel, published.number);
+    if (bundle === undefined) return tried(channel, number);
     await writeStoredBundle(path, channel, bundle, options);
     tries.delete(channel);
     log.info({ channel, number: bundle.number }, "took the CA bundle of core");
@@ -112,19 +115,21 @@ export const createBundleRenewal = (options: {
     into: IdentityDirectory,
     ...[numbers, fetch]: Parameters<BundleRenewal["follow"]>
   ) => {
-    const fetched: [CaChannel, CaBundle][] = [];
+    const fetched: [CaChannel, number, CaBundle][] = [];
     for (const channel of caChannels) {
       const number = numbers[channel];
       if (!isDue(channel, number)) continue;
       await attempt(channel, number, async () => {
         const bundle = await fetch(channel);
         if (bundle === null) tried(channel, number);
-        else fetched.push([channel, bundle]);
+        else fetched.push([channel, number, bundle]);
       });
     }
     // After both fetches: the core session ends with the first change.
-    for (const [channel, bundle] of fetched)
-      await attempt(channel, bundle.number, () => into.locked(() => store(into, channel, bundle)));
+    for (const each of fetched) {
+      const [channel, number] = each;
+      await attempt(channel, number, () => into.locked(() => store(into, each)));
+    }
   };
 
   const settle = async ({ path, locked }: IdentityDirectory) => {
@@ -183,7 +188,10 @@ export const createBundleRenewal = (options: {
 /** Returns why a bundle is not taken for now; undefined if the next answer of core may try again. */
 const refusalOf = (error: unknown): string | undefined => {
   if (error instanceof BundleRefusedError) return error.message;
-  if (error instanceof ManagementError)
-    return error.failure.code === "answer_invalid" ? "is not one that a host takes" : undefined;
+  if (error instanceof ManagementError) {
+    const { code, action, status, message } = error.failure;
+    if (code === "answer_invalid") return "is not one that a host takes";
+    return status !== undefined && action !== "retry" ? `is refused: ${message}` : undefined;
+  }
   return `cannot be stored (${errorCode(error) ?? "no code"})`;
 };
