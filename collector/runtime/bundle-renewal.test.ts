@@ -198,6 +198,19 @@ describe("bundles of core", () => {
     await connected();
   });
 
+  it("whose files are damaged later count until a restart, with a warning", async () => {
+    const { host, peer } = running;
+    running.publish("ingest", host.ca.pem + next.pem);
+    await running.start();
+    await untilStored("ingest", 1);
+    await peer.present(next);
+    await writeFile(join(host.dir, "identity", "ca", "ingest.json"), "half");
+    await expect.poll(warnings).toEqual(["warning: CA bundle of ingest: its file is damaged"]);
+    const opened = peer.opens.length;
+    peer.disconnect();
+    await expect.poll(() => peer.opens.length).toBeGreaterThan(opened);
+  });
+
   it("come with the answers of a stream too", async () => {
     running.publish("ingest", running.host.ca.pem);
     running.peer.behaviour.answerStatus = () => ({

@@ -127,6 +127,15 @@ export const rejectConfig = (
   state.reportChange();
 };
 
+/** Keeps the bundles of the config that runs where their files have been damaged since: what verifies core goes on to do so until a restart. */
+export const keepBundles = ({ trust }: LoadedConfig, running: LoadedConfig): void => {
+  for (const channel of caChannels) {
+    const { [channel]: found } = trust;
+    const bundle = running.trust[channel]?.bundle;
+    if (found?.fault && bundle) trust[channel] = { ...found, bundle };
+  }
+};
+
 /** Whether two loaded configs run alike and are reported alike, apart from whether their bundles are settled. */
 export const isSame = (one: LoadedConfig, other: LoadedConfig | undefined): boolean =>
   other !== undefined && isDeepStrictEqual(comparable(one), comparable(other));

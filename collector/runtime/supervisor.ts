@@ -32,6 +32,7 @@ import {
   configReportOf,
   createRunState,
   isSame,
+  keepBundles,
   type RunState,
   recordErrors,
   rejectConfig,
@@ -269,6 +270,7 @@ const waitForChange = async (
     for (;;) {
       // Loads after the watch has started, so that no change falls in between.
       const found = await loadConfig(state.loaded.path, env);
+      keepBundles(found, state.loaded);
       if (signal.aborted) return undefined;
       if (isUsable(found) && !isSame(found, state.loaded) && !isSame(found, state.rejected))
         return found;
