@@ -24,7 +24,7 @@ export const commands: Record<string, { summary: string; load: () => Promise<Com
     load: () => import("./renew.ts").then((module) => module.renewCommand),
   },
   trust: {
-    summary: "forget the CA bundles of core, and take the next one of any number",
+    summary: "take the next CA bundle of core, whatever its number",
     load: () => import("./trust.ts").then((module) => module.trustCommand),
   },
   status: {

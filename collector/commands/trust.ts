@@ -1,6 +1,6 @@
 import { defaultConfigPath } from "../config/load-config.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
-import { removeStoredBundles } from "../identity/take-bundle.ts";
+import { forgetNumbers } from "../identity/take-bundle.ts";
 import {
   defineCommand,
   exitCode,
@@ -10,9 +10,9 @@ import {
 } from "./command.ts";
 import { asCommandFailure } from "./core-failure.ts";
 
-/** `trust reset`: forgets the CA bundles that core has published, so that `ca_file` counts and the next bundle may have any number. */
+/** `trust reset`: forgets the numbers of the CA bundles that the host has, so that the next one may have any number. */
 export const trustCommand = defineCommand({
-  usage: `  reset             forget the CA bundles: the ca_file of the config count, and the next bundle may have any number
+  usage: `  reset             forget the numbers of the CA bundles: the next one may have any. Until it is settled, what counts goes on to count
   --config <path>   the config (default ${defaultConfigPath})
   --json            one JSON object on stdout
 
@@ -25,13 +25,13 @@ Run it as the collector's own user. A running collector follows within seconds.
     const config = await loadParsedConfig(flags.config, env);
     const directory = openIdentityDirectory(identityDirectoryFor(config), env);
     await directory
-      .locked(() => removeStoredBundles(directory.path))
+      .locked(() => forgetNumbers(directory.path, env))
       .catch((error: unknown) => {
         throw asCommandFailure(error);
       });
     return {
       exitCode: exitCode.done,
-      lines: ["the CA bundles are forgotten; ca_file counts until core's next one is taken"],
+      lines: ["the numbers of the CA bundles are forgotten; core's next one may have any"],
       json: { ok: true },
     };
   },

@@ -1,6 +1,6 @@
 /* What a host does with a CA bundle, by the invariants of channel-trust.ts. A collector loads it when there is one. */
 import { join } from "node:path";
-import type { CaChannel } from "#proto/management/ca-bundle.ts";
+import { type CaChannel, caChannels } from "#proto/management/ca-bundle.ts";
 import { type CaBundle, caBundleBytesMax } from "#proto/management/enroll.ts";
 import {
   type FileAccess,
@@ -15,6 +15,7 @@ import {
   bundleFolder,
   parseAuthorities,
   pemDigest,
+  readStoredBundle,
   type ServerTrust,
   type StoredBundle,
 } from "./channel-trust.ts";
@@ -90,6 +91,20 @@ export const writeStoredBundle = async (
   for (const name of await files.readdir(folder))
     if (name.startsWith(".")) await files.rm(join(folder, name), { force: true });
   await writeDurably(bundleFile(directory, channel), `${JSON.stringify(bundle)}\n`, disk);
+};
+
+/**
+ * Forgets the numbers of both channels' bundles, and what is damaged. The authorities stay, as `ca_file` may be older than core's certificate.
+ * Call it under the lock of the identity directory.
+ */
+export const forgetNumbers = async (directory: string, disk: FileAccess): Promise<void> => {
+  for (const channel of caChannels) {
+    const { bundle, fault } = await readStoredBundle(directory, channel);
+    if (fault) await systemFiles.rm(bundleFile(directory, channel), { recursive: true });
+    if (!bundle) continue;
+    const numberless = { ...bundle, number: null, settled: false };
+    await writeStoredBundle(directory, channel, numberless, disk);
+  }
 };
 
 /** Forgets the bundles of both channels. Call it under the lock of the identity directory. */

@@ -233,14 +233,16 @@ describe("bundles of core", () => {
     expect(running.server.calls).toEqual([]);
   });
 
-  it("count no more after trust reset, and the next one has any number", async () => {
-    running.publish("ingest", running.host.ca.pem, { number: 70_000 });
+  it("have no numbers after trust reset, so that the next one has any, and still verify what ca_file does not", async () => {
+    const { host, peer } = running;
+    running.publish("ingest", host.ca.pem + next.pem, { number: 70_000 });
     await running.start();
     await untilStored("ingest", 70_000);
-    running.publish("ingest", running.host.ca.pem, { number: 80_000 });
+    await peer.present(next);
+    running.publish("ingest", next.pem, { number: 80_000 });
     await expect.poll(warnings).toEqual([expect.stringMatching(/more than 1000 above 70000/)]);
     const reset = await runCollector(["trust", "reset", "--config", running.host.config]);
-    expect(reset).toMatchObject(endedWith(0, "the CA bundles are forgotten"));
+    expect(reset).toMatchObject(endedWith(0, "the numbers of the CA bundles are forgotten"));
     await untilStored("ingest", 80_000);
     const { code } = await runCollector(["trust", "--config", running.host.config]);
     expect(code).toBe(2);
