@@ -61,11 +61,11 @@ export const Trust = () => {
 const Channel = (props: { of: ChannelTrust; away: string }) => (
   <div class="stack gap-3">
     <h3>{props.of.channel}</h3>
-    <p>
+    <p class="state-mark">
       <Show when={props.of.lacking.length > 0}>
-        <Icon name="warning" />{" "}
+        <Icon name="warning" />
       </Show>
-      {props.of.advice}
+      <span>{props.of.advice}</span>
     </p>
     <Show when={props.of.bundle}>
       {(bundle) => (
