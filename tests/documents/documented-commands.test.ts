@@ -12,9 +12,9 @@ import { createLabPki } from "#scripts/lab/ca/pki.ts";
 import { createTestCa, createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { blockOf, createBlockRunner, replaceTexts } from "../support/documented-block.ts";
 import { newFolder } from "../support/new-folder.ts";
+import { programFile } from "../support/program.ts";
 import { createTestReceiptKey, signChain } from "../support/receipts.ts";
 
-const root = new URL("../..", import.meta.url).pathname;
 const dir = newFolder();
 const run = createBlockRunner(dir);
 
@@ -92,7 +92,7 @@ it("deploy.md: check the configuration of core, with its files", async () => {
   await createLabPki({ dir: etc, clock: systemClock });
   const paths = {
     "/etc/svc": etc,
-    "/opt/svc/dist/svc-server/main.mjs": `${root}functions/main.ts`,
+    "/opt/svc/dist/svc-server/main.mjs": programFile("functions/main.ts"),
   };
   writeFileSync(join(etc, "core.env"), replaceTexts(blockOf("docs/deploy.md", "PORT="), paths));
   writeFileSync(join(etc, "auth-token-secret"), `${"0".repeat(64)}\n`);

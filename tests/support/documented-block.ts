@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { readDocument } from "#scripts/docs-check/read-document.ts";
+import { programFile } from "./program.ts";
 
 const root = new URL("../..", import.meta.url).pathname;
 
@@ -35,8 +36,8 @@ export const createBlockRunner = (dir: string) => {
   mkdirSync(bin);
   const install = (name: string, command: string) =>
     writeFileSync(join(bin, name), `#!/bin/sh\n${command}\n`, { mode: 0o755 });
-  install("svc-server", `exec node ${root}functions/main.ts "$@"`);
-  install("svc-collector", `exec node ${root}collector/main.ts "$@"`);
+  install("svc-server", `exec node ${programFile("functions/main.ts")} "$@"`);
+  install("svc-collector", `exec node ${programFile("collector/main.ts")} "$@"`);
   install("npx", runScript(root));
   const path = `${bin}:${dirname(process.execPath)}:${process.env.PATH}`;
   return (
