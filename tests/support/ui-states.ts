@@ -1,4 +1,4 @@
-import { AxeBuilder } from "@axe-core/playwright";
+import { type AxeResults, source as axeSource } from "axe-core";
 import type { Page, Route } from "playwright-core";
 import type { PersonName } from "#scripts/lab/people.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
@@ -164,12 +164,59 @@ const markTwins = (page: Page): Promise<void> =>
           const look = `${attributesOf(row)} ${hasText(row)} ${index} ${lookOf(part)}`;
           return seen.size === seen.add(look).size;
         });
-        // A row as a whole if it can be: axe compares every element with each that is marked.
+        // A row as a whole if it can be, and nothing that has the focus, which it would lose.
         for (const twin of twins.length === parts.length ? [row] : twins)
-          twin.setAttribute("data-axe-twin", "");
+          if (!twin.contains(document.activeElement)) twin.setAttribute("data-axe-twin", "");
       }
     }
   });
+
+/**
+ * Runs axe, all rules or those given, without the twins. They are out of the page meanwhile, since axe also builds its tree and its grid of what
+ * it is told to exclude; except where a part of the page would no longer scroll.
+ */
+const analyzeWithoutTwins = (
+  page: Page,
+  rules: readonly string[] = [],
+): Promise<AxeResults["violations"]> =>
+  page.evaluate(async (only) => {
+    const scrollsOf = (area: Element) =>
+      `${area.scrollHeight > area.clientHeight} ${area.scrollWidth > area.clientWidth}`;
+    const areas = [...document.querySelectorAll("body *:has([data-axe-twin])")]
+      .filter((area) => /auto|scroll/.test(getComputedStyle(area).overflow))
+      .map((area) => ({
+        area,
+        scrolls: scrollsOf(area),
+        left: area.scrollLeft,
+        top: area.scrollTop,
+      }));
+    const { scrollX: left, scrollY: top } = window;
+    const places = Array.from(document.querySelectorAll("[data-axe-twin]"), (twin) => {
+      const place = document.createComment("");
+      twin.replaceWith(place);
+      return { twin, place };
+    });
+    const putBack = (some: typeof places) => {
+      for (const { twin, place } of some.toReversed()) place.replaceWith(twin);
+    };
+    const still = areas.filter(({ area, scrolls }) => scrollsOf(area) !== scrolls);
+    putBack(places.filter(({ place }) => still.some(({ area }) => area.contains(place))));
+    try {
+      const { axe } = globalThis as unknown as { axe: typeof import("axe-core") };
+      const exclude = [["[data-axe-twin]"]];
+      const runOnly = { type: "rule" as const, values: [...only] };
+      const { violations } = await axe.run(
+        { exclude },
+        // Describing what passes takes half of axe's time.
+        { resultTypes: ["violations"], ...(only.length > 0 && { runOnly }) },
+      );
+      return violations;
+    } finally {
+      putBack(places);
+      for (const { area, ...at } of areas) area.scrollTo(at);
+      scrollTo(left, top);
+    }
+  }, rules);
 
 /**
  * Returns the axe violations of a page that was visited in the light scheme, each with its rule and first element: of all rules, then of
@@ -180,22 +227,12 @@ export const axeViolationsOf = async (page: Page): Promise<string[]> => {
   // A colour that still changes to the other scheme's has too little contrast for a moment.
   await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
   await markTwins(page);
-  // The builder loads axe twice for each analysis, which takes as long as many of its rules: once a page is enough.
-  let isLoaded = await page.evaluate(() => "axe" in globalThis);
-  // The page has no frames of another origin, for which axe would open a page of its own. Describing what passes takes half of axe's time.
-  const analyze = async (rules: readonly string[] = []) => {
-    const axe = new AxeBuilder(isLoaded ? { page, axeSource: "undefined" } : { page })
-      .setLegacyMode()
-      .options({ resultTypes: ["violations"] })
-      .exclude("[data-axe-twin]");
-    isLoaded = true;
-    return (rules.length === 0 ? axe : axe.withRules([...rules])).analyze();
-  };
-  const light = await analyze();
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axeSource);
+  const light = await analyzeWithoutTwins(page);
   await page.emulateMedia({ colorScheme: "dark" });
-  const dark = await analyze(["color-contrast"]);
+  const dark = await analyzeWithoutTwins(page, ["color-contrast"]);
   await page.emulateMedia({ colorScheme: "light" });
-  const describeAll = (scheme: string, { violations }: typeof light) =>
+  const describeAll = (scheme: string, violations: AxeResults["violations"]) =>
     violations.map(({ id, nodes }) => `${scheme}, ${id}: ${nodes[0]?.html}`);
   return [...describeAll("light", light), ...describeAll("dark", dark)];
 };
