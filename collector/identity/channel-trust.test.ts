@@ -183,6 +183,11 @@ describe("the file of a bundle", () => {
       "is damaged",
       (path: string) => writeFile(path, JSON.stringify({ ...bundle, pem: second })),
     ],
+    [
+      "one with a broken block before it",
+      "is damaged",
+      (path: string) => writeFile(path, JSON.stringify({ ...bundle, before: first.slice(0, 200) })),
+    ],
     ["one that its group may write", "may be written by", (path: string) => chmod(path, 0o620)],
     [
       "a directory",

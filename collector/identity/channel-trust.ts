@@ -103,6 +103,7 @@ export const readStoredBundle = async (
     const owners = [0, (await files.lstat(directory)).uid];
     const text = await readTrustedText(bundleFile(directory, channel), files, owners);
     const bundle = v.parse(SavedText, text);
+    parseAuthorities(bundle.before);
     return pemDigest(bundle.pem) === bundle.sha256 ? { bundle } : { fault: "is damaged" };
   } catch (error) {
     if (errorCode(error) === "ENOENT") return {};

@@ -5,13 +5,18 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { hourMs } from "#kit/clock.ts";
 import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import { createTestCa, type TestCa, x509 } from "#scripts/lab/ca/test-pki.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
 import { refusal } from "#tests/fakes/management-server.ts";
 import { endedWith, runCollector } from "#tests/support/collector-command.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import {
   createRunningCollector,
   heartbeatAnswer,
   type RunningCollector,
 } from "#tests/support/running-collector.ts";
+import { openIdentityDirectory } from "../identity/identity-directory.ts";
+import { createBundleRenewal } from "./bundle-renewal.ts";
 
 /* A collector between two servers, whose authorities are both in its `ca_file`. */
 
@@ -57,8 +62,11 @@ describe("bundles of core", () => {
     expect(await stored("ingest")).toMatchObject({ pem: pemOf(running.host.ca.pem), before: "" });
     expect(new Set(fetches("ingest"))).toEqual(new Set(["ingest"]));
     expect(new Set(fetches("management"))).toEqual(new Set(["management"]));
-    const { out } = await runCollector(["status", "--json", "--config", running.host.config]);
-    expect(JSON.parse(out).trust).toMatchObject({
+    const status = async () => {
+      const { out } = await runCollector(["status", "--json", "--config", running.host.config]);
+      return JSON.parse(out).trust;
+    };
+    await expect.poll(status).toMatchObject({
       ingest: { bundle: 1, settled: true, authorities: [{ name: "CN=Test CA" }] },
       management: { bundle: 1, settled: true, authorities: [{ name: "CN=Server CA" }] },
     });
@@ -258,4 +266,25 @@ describe("bundles of core", () => {
     await expect.poll(() => running.heartbeats().length).toBeGreaterThan(before + 1);
     expect(fetches("ingest")).toEqual([]);
   });
+});
+
+it("fetches no bundle of a channel that the authorities of the system verify", async () => {
+  const fetched: CaChannel[] = [];
+  const env = createTestCollectorEnv();
+  const renewal = createBundleRenewal({
+    ...env,
+    directory: openIdentityDirectory(newFolder(), env),
+    trust: { ingest: { caFile: next.pem } },
+    tries: new Map(),
+    isShared: false,
+    log: createTestLog(),
+    signal: new AbortController().signal,
+  });
+  expect(renewal.authorities("management")).toBeUndefined();
+  renewal.follow({ ingest: 1, management: 1 }, async (channel) => {
+    fetched.push(channel);
+    return null;
+  });
+  await renewal.idle();
+  expect(fetched).toEqual(["ingest"]);
 });
