@@ -219,6 +219,16 @@ describe("bundles of core", () => {
     await expect.poll(() => peer.opens.length).toBeGreaterThan(opened);
   });
 
+  it("take effect while the config on disk is invalid", async () => {
+    await running.start();
+    await running.configure("nonsense: 1\n");
+    await expect.poll(warnings).toEqual([expect.stringContaining("nonsense")]);
+    running.publish("ingest", running.host.ca.pem + next.pem);
+    await untilStored("ingest", 1);
+    await expect.poll(reported).toEqual({ ingest: 1, management: null, pinned: false });
+    await expect.poll(warnings).toEqual([expect.stringContaining("nonsense")]);
+  });
+
   it("come with the answers of a stream too", async () => {
     running.publish("ingest", running.host.ca.pem);
     running.peer.behaviour.answerStatus = () => ({

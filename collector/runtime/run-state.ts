@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Log } from "#kit/log.ts";
 import type { TokenBuckets } from "#kit/token-buckets.ts";
-import { caChannels } from "#proto/management/ca-bundle.ts";
+import { type CaChannel, caChannels } from "#proto/management/ca-bundle.ts";
 import { type DesiredConfigs, openDesiredConfigs } from "../config/desired-config.ts";
 import {
   describeConfigError,
@@ -9,7 +9,11 @@ import {
   type UsableConfig,
 } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
-import { bundleDirectoryOf } from "../identity/channel-trust.ts";
+import {
+  bundleDirectoryOf,
+  readStoredBundle,
+  type ServerTrust,
+} from "../identity/channel-trust.ts";
 import { createHeartbeatTurns } from "../management/heartbeat-sender.ts";
 import type { Source } from "../sources/source.ts";
 import { type BundleTries, trustWarnings } from "./bundle-renewal.ts";
@@ -125,6 +129,22 @@ export const rejectConfig = (
     "the config on disk cannot run; the previous one stays in effect",
   );
   state.reportChange();
+};
+
+/** Returns the config that runs with the bundles on disk, which count also while another config there cannot run. */
+export const withStoredBundles = async (running: UsableConfig): Promise<UsableConfig> => {
+  const directory = bundleDirectoryOf(running.config);
+  if (directory === undefined) return running;
+  const read = async (channel: CaChannel, { caFile }: ServerTrust) => ({
+    caFile,
+    ...(await readStoredBundle(directory, channel)),
+  });
+  const { ingest, management } = running.trust;
+  const trust = {
+    ingest: await read("ingest", ingest),
+    ...(management && { management: await read("management", management) }),
+  };
+  return { ...running, trust };
 };
 
 /** Keeps the bundles of the config that runs where their files have been damaged since: what verifies core goes on to do so until a restart. */

@@ -36,6 +36,7 @@ import {
   type RunState,
   recordErrors,
   rejectConfig,
+  withStoredBundles,
 } from "./run-state.ts";
 
 /** How long a stop waits for a connected forwarder to empty the queue. */
@@ -270,12 +271,13 @@ const waitForChange = async (
     for (;;) {
       // Loads after the watch has started, so that no change falls in between.
       const found = await loadConfig(state.loaded.path, env);
-      keepBundles(found, state.loaded);
+      const isCandidate = isUsable(found) && !isSame(found, state.rejected);
+      const next = isCandidate ? found : await withStoredBundles(state.loaded);
+      keepBundles(next, state.loaded);
       if (signal.aborted) return undefined;
-      if (isUsable(found) && !isSame(found, state.loaded) && !isSame(found, state.rejected))
-        return found;
+      if (!isSame(next, state.loaded)) return next;
       // Its bundles may be settled.
-      if (isUsable(found) && isSame(found, state.loaded)) state.loaded.trust = found.trust;
+      state.loaded.trust = next.trust;
       recordErrors(state, found, log);
       await Promise.race([watch.next(signal, found.errors.length > 0), session.failed]);
     }
