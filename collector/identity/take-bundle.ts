@@ -22,7 +22,7 @@ import {
 
 /** The most numbers by which a bundle may be above the one before. */
 const numbersMax = 1_000;
-/** The most bytes of authorities that count besides a bundle. */
+/** The most bytes of authorities that count besides a bundle: of more, those are kept that count for the longest. */
 const beforeBytesMax = 4 * caBundleBytesMax;
 
 /**
@@ -60,9 +60,7 @@ const authoritiesBefore = ({ bundle }: ServerTrust): string => {
   if (bundle === undefined || bundle.settled) return bundle?.pem ?? "";
   const blocks = parseAuthorities(`${bundle.before}\n${bundle.pem}`).map(String);
   const before = [...new Set(blocks)].join("");
-  if (before.length > beforeBytesMax)
-    throw new BundleRefusedError("has too many before it that are not settled");
-  return before;
+  return before.length > beforeBytesMax ? bundle.before : before;
 };
 
 /** Returns the certificates of a bundle in PEM, without what stands between them. */
