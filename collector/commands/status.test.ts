@@ -217,6 +217,6 @@ sources      otlp
     management: { ...ingest, settled: null },
   };
   const given = describeStatus(v.parse(CollectorStatus, { ...found, trust }));
-  expect(given).toContain("ingest by the authorities of enroll\n");
+  expect(given).toContain("ingest by authorities without a number\n");
   expect(given).toContain("management by ca_file\n");
 });

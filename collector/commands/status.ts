@@ -95,7 +95,7 @@ const describeTrust = ({ trust }: Pick<CollectorStatus, "trust">): string[] =>
   Object.entries(trust).flatMap(([channel, found]) => {
     if (found === null) return [`${channel} by the authorities of the system`];
     const { bundle, settled, fault, authorities } = found;
-    const source = bundle === null ? "the authorities of enroll" : `CA bundle ${bundle}`;
+    const source = bundle === null ? "authorities without a number" : `CA bundle ${bundle}`;
     const bundled = settled ? source : `${source}, and what counted before it`;
     return [
       `${channel} by ${settled === null ? "ca_file" : bundled}`,

@@ -20,7 +20,7 @@ import { readTrustedText, systemFiles, UnsafeFileError } from "../files/private-
 import { identityDirectoryOf } from "./identity-directory.ts";
 
 const Saved = v.object({
-  /** Null for authorities that `enroll` was given. */
+  /** Null for authorities that `enroll` was given, and after `trust reset`. */
   number: v.nullable(WholeNumber(1)),
   /** Of `pem`. */
   sha256: Sha256Hex,
