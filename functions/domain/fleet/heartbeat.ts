@@ -120,6 +120,9 @@ const auditClone = async (
 /** Core reads the open requests and the newest bundles at most this often, for all heartbeats. */
 const openMs = 1_000;
 
+/** So many hosts learn of a new bundle from one core between two reads: each fetches it, and opens new connections. */
+const toldMax = 100;
+
 /** Creates the function that completes the response to a heartbeat or a status. */
 export const createHeartbeatAnswers = ({
   heartbeats: { db },
@@ -129,15 +132,27 @@ export const createHeartbeatAnswers = ({
 }: Pick<Core, "heartbeats" | "caBundles" | "clock" | "config">) => {
   let open: ReadonlyMap<string, string> = new Map();
   let newest: CaBundleNumbers = { ingest: 0, management: 0 };
+  let told = new Set<string>();
+  let tellable = 0;
   let readAt = Number.NEGATIVE_INFINITY;
   const read = singleFlight(async () => {
     const at = clock.monotonic();
+    const { ingest, management } = newest;
     [open, newest] = await Promise.all([
       findOpenDiags(db, new Date(clock.now())),
       caBundles.findNumbers(),
     ]);
+    if (newest.ingest !== ingest || newest.management !== management) told = new Set();
+    tellable = toldMax;
     readAt = at;
   });
+  const isTold = (identityId: string) => {
+    if (told.has(identityId)) return true;
+    tellable -= 1;
+    if (tellable < 0) return false;
+    told.add(identityId);
+    return true;
+  };
   return async (
     identityId: string,
     now: number,
@@ -149,7 +164,7 @@ export const createHeartbeatAnswers = ({
       serverTime: now,
       nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
       sendDiag: open.get(identityId) ?? null,
-      caBundles: newest,
+      caBundles: isTold(identityId) ? newest : { ingest: 0, management: 0 },
     };
   };
 };

@@ -1,5 +1,6 @@
 import { hash } from "node:crypto";
 import { expect, it } from "vitest";
+import { createHeartbeatAnswers } from "#functions/domain/fleet/heartbeat.ts";
 import { insertCaBundle } from "#functions/store/system/ca-bundles.ts";
 import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
@@ -53,6 +54,24 @@ it("gives a host the newest bundles, and their numbers with each heartbeat", {
   const csr_pem = await createTestCsr({ key: await createTestKey(), uri: host.identity });
   const renewal = { sent_at: clock.iso(), csr_pem, collector_version: "1.1.0" };
   expect((await manage(test, host, "renew", renewal)).body).toMatchObject(both);
+});
+
+it("tells a hundred hosts a second of a new bundle, and those again", async () => {
+  const answer = createHeartbeatAnswers(test.core);
+  const tell = async (from: number, to: number) => {
+    const told = [];
+    for (let n = from; n < to; n += 1) {
+      const parts = { desiredConfig: null, renewNow: false };
+      const { caBundles } = await answer(`host ${n}`, clock.now(), parts);
+      if (caBundles.management === 10) told.push(n);
+    }
+    return told.length;
+  };
+  await publish("management", 10);
+  expect(await tell(0, 150)).toBe(100);
+  expect(await tell(0, 150)).toBe(100);
+  await clock.advance(1_000);
+  expect(await tell(0, 250)).toBe(200);
 });
 
 it("rejects an unknown channel, a proof of another purpose, and a replay", async () => {
