@@ -212,12 +212,14 @@ it("decodes responses as the library encodes them", () => {
     nextStatusSeconds: 60,
     renewNow: true,
   };
-  const sendDiag = { requestId: "r" };
+  const parts = {
+    desiredConfig,
+    sendDiag: { requestId: "r" },
+    caBundles: { ingest: 2, management: 0 },
+  };
   expect(
-    decodeResponse(
-      encode({ message: { case: "statusAnswer", value: { ...answer, desiredConfig, sendDiag } } }),
-    ),
-  ).toEqual({ ...noResponse, statusAnswer: { ...answer, seq: 3, desiredConfig, sendDiag } });
+    decodeResponse(encode({ message: { case: "statusAnswer", value: { ...answer, ...parts } } })),
+  ).toEqual({ ...noResponse, statusAnswer: { ...answer, seq: 3, ...parts } });
   expect(decodeResponse(encode({ message: { case: "statusAnswer", value: {} } }))).toEqual({
     ...noResponse,
     statusAnswer: {
@@ -228,6 +230,7 @@ it("decodes responses as the library encodes them", () => {
       renewNow: false,
       desiredConfig: null,
       sendDiag: null,
+      caBundles: null,
     },
   });
   const directive = { spreadMs: 250, action: { case: "configAssigned" as const, value: {} } };

@@ -58,6 +58,7 @@ it("fills in every documented default", () => {
       desiredConfigHash: undefined,
       lastKnownGoodConfigHash: undefined,
       applyDesiredConfig: false,
+      caPinned: false,
       fileRoots: ["/var/log"],
       listenHosts: [],
       remoteDiag: true,

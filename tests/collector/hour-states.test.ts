@@ -447,7 +447,9 @@ it("L5: is short of the lines that a rotation deleted before they were stored", 
   files.storeBy(async (records, options) => {
     if ("count" in records && records.count > 0)
       await new Promise((_, reject) => {
-        options?.signal?.addEventListener("abort", () => reject(new Error("stopping")));
+        const stop = () => reject(new Error("stopping"));
+        if (options?.signal?.aborted) stop();
+        options?.signal?.addEventListener("abort", stop);
       });
     return queue.append(records, options);
   });

@@ -5,7 +5,7 @@ import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
 import { advanceRollouts } from "#functions/jobs/core-jobs.ts";
 import { createCoreReporter } from "#functions/ops/report-core.ts";
 import { createPartition } from "#functions/store/ingest/partitions.ts";
-import { dayMs, hourMs, minuteMs } from "#kit/clock.ts";
+import { dayMs, hourMs, minuteMs, rfc3339 } from "#kit/clock.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { storeAccount } from "./accounts.ts";
 import type { TestCore } from "./core.ts";
@@ -211,6 +211,13 @@ const reportCores = async ({ core }: TestCore) => {
           },
         ],
       },
-      credentials: () => [],
+      credentials: () => [
+        {
+          name: "ingest_server",
+          endsAt: rfc3339(morning + 90 * dayMs),
+          parts: [],
+          changedAt: null,
+        },
+      ],
     }).report();
 };

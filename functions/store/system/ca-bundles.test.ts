@@ -47,10 +47,11 @@ it("counts hosts by what they report, and names those that lack the newest bundl
   expect(trust.lacking.map(({ identity, number }) => [nameOf(identity), number])).toEqual([
     ["never-seen", null],
     ["older", 1],
+    ["ahead", 3],
     ["without", null],
     ["pinned", null],
     ["earlier-collector", null],
   ]);
-  expect(trust.lacking[3]).toMatchObject({ isPinned: true, lastHeartbeatAt: heardAt });
+  expect(trust.lacking[4]).toMatchObject({ isPinned: true, lastHeartbeatAt: heardAt });
   expect(trust.lacking[0]?.lastHeartbeatAt).toBeNull();
 });
