@@ -55,7 +55,7 @@ export default defineConfig({
     // loading them again would take a fifth of the processor time: no module has mutable state.
     pool: "forks",
     isolate: false,
-    maxWorkers: availableParallelism() + 2,
+    maxWorkers: availableParallelism() + 1,
     execArgv: ["--import=./tests/support/quicken.ts"],
     setupFiles: ["tests/support/seed-properties.ts"],
     globalSetup: ["tests/global-setup.ts"],
