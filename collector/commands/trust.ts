@@ -12,7 +12,7 @@ import { asCommandFailure } from "./core-failure.ts";
 
 /** `trust reset`: forgets the numbers of the CA bundles that the host has, so that the next one may have any number. */
 export const trustCommand = defineCommand({
-  usage: `  reset             forget the numbers of the CA bundles: the next one may have any. Until it is settled, what counts goes on to count
+  usage: `  reset             forget the numbers of the CA bundles: the next one may have any. The present authorities stay until that is settled
   --config <path>   the config (default ${defaultConfigPath})
   --json            one JSON object on stdout
 

@@ -53,7 +53,7 @@ export interface LoadedConfig {
   certificate?: ReturnType<typeof readPemCertificate>;
   /** Undefined unless certificate and key are usable and the identity is the configured one. */
   credentials?: Credentials;
-  /** What verifies core's servers; undefined if `ca_file` could not be read, and for `management` if the authorities of the system do. */
+  /** The authorities of each channel; none if its `ca_file` could not be read, and for `management` where those of the system verify core. */
   trust: { ingest?: ServerTrust; management?: ServerTrust };
 }
 

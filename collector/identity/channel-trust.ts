@@ -1,6 +1,6 @@
 /*
- * What verifies the servers of a channel: `ca_file` of the config, and the bundle that core has published, which `ca/<channel>.json` of the
- * identity directory has. Invariants:
+ * The authorities that verify the servers of a channel: those of `ca_file`, and the bundle of core, which is stored in `ca/<channel>.json` of
+ * the identity directory. Invariants:
  * - A server is verified by the authorities of the bundle alone and, only if these do not accept it, by others alone, since OpenSSL may take
  *   a root for another one of its name. So no bundle cuts a host off.
  * - The others are those of the bundles before and of `ca_file`, until the bundle is settled: the servers of every channel that has a bundle
@@ -22,13 +22,13 @@ import { identityDirectoryOf } from "./identity-directory.ts";
 const Saved = v.object({
   /** Null for authorities that `enroll` was given, and after `trust reset`. */
   number: v.nullable(WholeNumber(1)),
-  /** Of `pem`. */
+  /** The SHA-256 of `pem`. */
   sha256: Sha256Hex,
   pem: v.string(),
   settled: v.boolean(),
   /** The authorities of the bundles before, which count until this one is settled. */
   before: v.string(),
-  /** Of the authorities that `ca_file` had when the bundle was taken. */
+  /** The SHA-256 of the authorities in `ca_file` when the bundle was taken. */
   ca_file_sha256: Sha256Hex,
 });
 
@@ -37,7 +37,7 @@ const SavedText = v.pipe(v.string(), v.parseJson(), Saved);
 /** A bundle as the identity directory has it. */
 export type StoredBundle = v.InferOutput<typeof Saved>;
 
-/** What verifies the servers of one channel. */
+/** The authorities that verify the servers of one channel. */
 export interface ServerTrust {
   /** PEM of the authorities of `ca_file`. */
   readonly caFile: string;

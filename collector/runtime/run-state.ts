@@ -147,7 +147,7 @@ export const withStoredBundles = async (running: UsableConfig): Promise<UsableCo
   return { ...running, trust };
 };
 
-/** Keeps the bundles of the config that runs where their files have been damaged since: what verifies core goes on to do so until a restart. */
+/** Puts the running bundle in place of each whose file is damaged, so that it verifies core until a restart. */
 export const keepBundles = ({ trust }: LoadedConfig, running: LoadedConfig): void => {
   for (const channel of caChannels) {
     const { [channel]: found } = trust;

@@ -109,7 +109,7 @@ export const CollectorStatus = v.object({
   }),
   /** How core is reached: directly, or through which proxy. */
   routes: v.object({ ingest: v.string(), management: TextOrNull, note: TextOrNull }),
-  /** What verifies core's servers; null where the authorities of the system do. */
+  /** The authorities of each channel; null where those of the system verify core. */
   trust: v.object({ ingest: v.nullable(TrustStatus), management: v.nullable(TrustStatus) }),
   /** Null without `management.core_url`. */
   heartbeat: v.nullable(v.object({ last_success_at: TextOrNull, last_error: TextOrNull })),

@@ -115,7 +115,7 @@ export const caBundle = table(
   {
     channel: text().$type<CaChannel>(),
     number: integer(),
-    /** Of `pem`, in hex. */
+    /** The SHA-256 of `pem`, in hex. */
     sha256: text(),
     pem: text(),
     publishedAt: timestamp(),

@@ -26,7 +26,7 @@ export const caBundleBytesMax = 64 * 1024;
 export const CaBundle = v.object({
   /** One above that of the bundle before, at least. */
   number: WholeNumber(1),
-  /** Of `pem`. */
+  /** The SHA-256 of `pem`. */
   sha256: Sha256Hex,
   pem: v.pipe(v.string(), v.maxBytes(caBundleBytesMax)),
   published_at: Timestamp,

@@ -4,7 +4,7 @@ import { Id, IsoTimestamp, NumberOrNull, TimestampOrNull, WholeNumber } from "..
 
 const Count = WholeNumber();
 
-/** What hosts trust on one channel, and which of them lack the newest bundle. */
+/** The bundle of one channel, the hosts by the bundle that they report, and those that lack the newest. */
 export const ChannelTrust = v.strictObject({
   channel: v.picklist(caChannels),
   /** The newest bundle; null while none is published. */
@@ -43,7 +43,7 @@ export const ChannelTrust = v.strictObject({
   advice: v.string(),
 });
 
-/** What hosts trust on one channel. */
+/** The bundle and the hosts of one channel. */
 export type ChannelTrust = v.InferOutput<typeof ChannelTrust>;
 
 /** Response of `GET /v1/system/trust` (docs/rotate.md). */

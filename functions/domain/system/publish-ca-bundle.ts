@@ -19,7 +19,7 @@ import { minuteMs } from "#kit/clock.ts";
 import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 
-/** What a bundle says: PEM, and its SHA-256. */
+/** The PEM of a bundle, and its SHA-256. */
 export type CaBundleContent = Pick<CaBundleRow, "pem" | "sha256">;
 
 /** A file that has the bundle of a channel. */

@@ -17,7 +17,7 @@ import { coreStateOf, systemThresholds } from "./report-system.ts";
 /** A credential of one program, as far as its end is known. */
 type Held = Omit<ReportedCredential, "name"> & { of: string };
 
-/** What the database knows of credentials. */
+/** The rows of the database from which the calendar is made. */
 interface Known {
   reports: readonly CoreReport[];
   exports: readonly { name: string }[];
@@ -109,7 +109,7 @@ const entriesOf = (
   });
 };
 
-/** An authority that ends while another of its bundle goes on stops nothing. */
+/** Nothing stops when one authority of a bundle ends and another is still valid. */
 const endStateOf = (endsAt: string, stopsAt: string, now: number): CalendarEntry["state"] => {
   const days = (Date.parse(endsAt) - now) / dayMs;
   if (days < systemThresholds.certificateLastDays && endsAt >= stopsAt) return "not_ready";

@@ -27,7 +27,7 @@ const outageDays = 7;
 /** From these values on, the alerts of docs/alerts.md fire too. */
 export const systemThresholds = {
   exportLagSeconds: 900,
-  /** Of everything but the certificate that is renewed by itself where cert-manager issues it. */
+  /** For all but the server certificate of ingest, which cert-manager may renew later than that. */
   certificateDays: 30,
   ingestServerDays: 7,
   certificateLastDays: 1,
