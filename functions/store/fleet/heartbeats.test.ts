@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, expect, it } from "vitest";
+import { everyNumber, type NumberColumn } from "#proto/management/reported-numbers.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
@@ -11,7 +12,12 @@ import { createSeenRecorder } from "./statuses.ts";
 const clock = createTestClock();
 const database = await useTestDatabase();
 const { db, sql: connection } = database.connect();
+const zeros = Object.fromEntries(everyNumber.map(({ column }) => [column, 0])) as Record<
+  NumberColumn,
+  number
+>;
 const report: HealthReport = {
+  ...zeros,
   boot_id: "boot",
   collector_version: "2.0.0",
   collector_commit: "c0ffee",
@@ -24,15 +30,6 @@ const report: HealthReport = {
   desired_config_hash: null,
   last_known_good_config_hash: null,
   apply_desired_config: null,
-  queue_records: 0,
-  queue_bytes: 0,
-  queue_bytes_max: 1,
-  queue_oldest_record_age_seconds: null,
-  dropped_records_total: 0,
-  dead_letters: 0,
-  queue_forks: 0,
-  file_gaps: 0,
-  file_gap_bytes: 0,
   queue_at_risk: false,
   reported_conditions: [],
   ingest_ca_bundle: null,
@@ -44,8 +41,6 @@ const report: HealthReport = {
   renewal_status: "ok",
   renewal_last_attempt_at: null,
   renewal_next_attempt_at: null,
-  rss_bytes: null,
-  cpu_ms: null,
   renewal_last_error: null,
 };
 let hosts: { id: string; identity: string; fingerprint: string }[] = [];

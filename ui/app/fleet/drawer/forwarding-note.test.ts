@@ -1,19 +1,10 @@
 import { expect, it } from "vitest";
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
+import { queueFigures } from "#tests/support/queue-figures.ts";
 import { forwarderText, forwardingNote } from "./detail-view.ts";
 
 const now = Date.parse("2026-11-22T10:00:00.000Z");
-const queue = (bytes: number | null) => ({
-  records: bytes,
-  bytes,
-  max_bytes: 104_857_600,
-  oldest_record_age_seconds: null,
-  dropped_records_total: 0,
-  dead_letters: 0,
-  forks_total: 0,
-  file_gaps_total: 0,
-  file_gap_bytes_total: 0,
-});
+const queue = (bytes: number | null) => queueFigures({ bytes });
 const error = "connect ECONNREFUSED 192.0.2.1:8443";
 const failing = { connected: false, last_ack_at: null, last_error: error };
 const well = { connected: true, last_ack_at: null, last_error: null };

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
+import { queueFigures } from "#tests/support/queue-figures.ts";
 import { keepOrder, rowView as rowViewIn } from "./row-view.ts";
 
 const now = Date.parse("2026-11-20T17:00:00.000Z");
@@ -34,17 +35,12 @@ const healthy: FleetHealthRow = {
     last_known_good_config_hash: other,
     drift: "in_sync",
   },
-  queue: {
+  queue: queueFigures({
     records: 12,
     bytes: 1_572_864,
     max_bytes: 104_857_600,
     oldest_record_age_seconds: 3,
-    dropped_records_total: 0,
-    dead_letters: 0,
-    forks_total: 0,
-    file_gaps_total: 0,
-    file_gap_bytes_total: 0,
-  },
+  }),
   renewal: { status: "ok", last_error: null },
   last_auth_failure: null,
   ingest_gap: null,
@@ -224,17 +220,7 @@ describe("a row of the table", () => {
   });
 
   it("invents no figures for a host without a heartbeat", () => {
-    const queue = {
-      records: null,
-      bytes: null,
-      max_bytes: null,
-      oldest_record_age_seconds: null,
-      dropped_records_total: null,
-      dead_letters: null,
-      forks_total: null,
-      file_gaps_total: null,
-      file_gap_bytes_total: null,
-    };
+    const queue = queueFigures();
     const renewal = { status: null, last_error: null };
     expect(rowView({ ...healthy, queue, renewal, last_heartbeat_at: null }, now)).toMatchObject({
       queue: "unknown",
