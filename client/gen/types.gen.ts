@@ -1335,6 +1335,43 @@ export type NotSignedInProblem = Problem & {
     code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
 };
 
+export type NowLine = {
+    key: string;
+    kind: 'watch' | 'state' | 'rollout' | 'ahead' | 'hours' | 'system' | 'missing' | 'unread';
+    severity: 'critical' | 'warning';
+    since: TimestampOrNull;
+    count: number | null;
+    sentence: string;
+    evidence: string | null;
+    path: string;
+    taken: {
+        id: string;
+        by: string;
+        at: string;
+        note: string | null;
+    } | null;
+};
+
+export type NowReport = {
+    generated_at: string;
+    lines: Array<NowLine>;
+    lines_other: number;
+    strip: Array<NowStrip>;
+    hosts: number | null;
+    held_by?: OutageView;
+};
+
+export type NowStrip = {
+    name: 'fleet' | 'data' | 'changes';
+    label: string;
+    unit: 'hosts' | 'bytes' | 'changes';
+    present: number | null;
+    path: string;
+    step_seconds: number;
+    until: string;
+    points: Array<number | null>;
+};
+
 export type OpsAccessDeniedProblem = Problem & {
     code?: 'ops_access_denied';
 };
@@ -5057,6 +5094,33 @@ export type PreviewRolloutResponses = {
 };
 
 export type PreviewRolloutResponse = PreviewRolloutResponses[keyof PreviewRolloutResponses];
+
+export type ReportNowData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/now';
+};
+
+export type ReportNowErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ReportNowError = ReportNowErrors[keyof ReportNowErrors];
+
+export type ReportNowResponses = {
+    /**
+     * The lines, and figures of the last 24 hours
+     */
+    200: NowReport;
+};
+
+export type ReportNowResponse = ReportNowResponses[keyof ReportNowResponses];
 
 export type ReportFleetHealthData = {
     body?: never;

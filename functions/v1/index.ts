@@ -57,6 +57,7 @@ import { setupReports } from "./collector/setup.ts";
 import { volumeReports } from "./collector/volume/report.ts";
 import { watchActs, watchChanges, watchReports } from "./collector/watches.ts";
 import { directoryReports } from "./directory/status.ts";
+import { nowReports } from "./now.ts";
 import { openApiRoute } from "./openapi.ts";
 import { authorizationRoutes, codeRedemption, deviceRoutes } from "./operator/program-sign-ins.ts";
 import { sessionRoutes } from "./operator/sessions.ts";
@@ -138,6 +139,7 @@ const reportEntries = (core: Core): readonly Entry[] => [
   rolloutReports(core),
   exportRolloutTargetsRoute(core),
   rolloutPreviews(core),
+  nowReports(core),
   healthReports(core),
   facetReports(core),
   timelineReports(core),

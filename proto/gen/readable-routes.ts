@@ -58,6 +58,7 @@ export const readableRoutes = [
   "/collector/watches",
   "/collector/watches/:id",
   "/directory/status",
+  "/now",
   "/operator/sessions",
   "/system",
   "/system/calendar",

@@ -95,6 +95,14 @@ export const findAnnouncedWatches = async (db: Executor, exceptId: string): Prom
   return rows.filter(({ id }) => id !== exceptId);
 };
 
+/** Finds the watches that fire, and those that could not be evaluated, in the order in which they changed. */
+export const findFiringWatches = (db: Executor): Promise<WatchRow[]> =>
+  db
+    .select()
+    .from(watch)
+    .where(or(watch.isFiring, isNotNull(watch.fault)))
+    .orderBy(asc(watch.changedAt), asc(watch.id));
+
 const waitingMessages = sql<number>`(select count(*)::int from ${watchMessage}
   where ${watchMessage.watchId} = ${sql.raw('"watch"."id"')} and ${watchMessage.deliveredAt} is null)`;
 const described = { ...getTableColumns(watch), waitingMessages };

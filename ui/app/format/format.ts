@@ -1,4 +1,5 @@
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
+import { formatBytes, formatCount } from "#proto/format.ts";
 import { plainText, spellOut } from "#proto/plain-text.ts";
 
 /**
@@ -6,11 +7,8 @@ import { plainText, spellOut } from "#proto/plain-text.ts";
  * two people who compare screens see the same text; each names its zone.
  */
 
-export { plainText };
-
-/** Returns a count with thousands separators, rounded: `9,412`. */
-export const formatCount = (count: number): string =>
-  Number.isFinite(count) ? String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",") : "unknown";
+export { formatCountOf } from "#proto/format.ts";
+export { formatBytes, formatCount, plainText };
 
 /** Returns a count as `formatCount` does; "" for an unknown one. */
 export const formatKnown = (count: number | undefined): string =>
@@ -22,29 +20,6 @@ export const formatTiny = (count: number): string => {
   const [size, unit] = count < 1_000_000 ? [1000, "k"] : [1_000_000, "M"];
   const value = count / size;
   return `${value >= 10 ? Math.floor(value) : Math.floor(value * 10) / 10}${unit}`;
-};
-
-/** Returns a count with its noun: `1 host`, `9,412 hosts`. */
-export const formatCountOf = (count: number, one: string, many = `${one}s`): string =>
-  `${formatCount(count)} ${count === 1 ? one : many}`;
-
-const byteUnits = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;
-
-/** Returns bytes in binary units, never rounded up to the next unit: `0 B`, `1.5 KiB`, `99.9 MiB`, `1,023 GiB`. */
-export const formatBytes = (bytes: number): string => {
-  if (!Number.isFinite(bytes) || bytes < 0) return "unknown";
-  let value = bytes;
-  let unit = 0;
-  while (value >= 1024 && unit < byteUnits.length - 1) {
-    value /= 1024;
-    unit += 1;
-  }
-  // Rounded down, so that a queue just below its cap never reads as full.
-  const text =
-    unit === 0 || value >= 100
-      ? formatCount(Math.floor(value))
-      : String(Math.floor(value * 10) / 10);
-  return `${text} ${byteUnits[unit]}`;
 };
 
 /** Returns a share in whole percent, rounded down, so that only a full queue reads `100 %`. */

@@ -1,0 +1,79 @@
+import type { TimedCore } from "#functions/core.ts";
+import { findFiringWatches, type WatchRow } from "#functions/store/watch/watches.ts";
+import type { FactorKind } from "#proto/fleet-health/factors.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
+import { formatCount, formatCountOf } from "#proto/format.ts";
+import { plainLine } from "#proto/plain-text.ts";
+import type { CommonFactor } from "#proto/watch/watch.ts";
+import { withoutPastSilence } from "../watch/evaluate.ts";
+import { type FoundLine, fleetPath } from "./lines.ts";
+
+/** Returns a line for each watch that fires, unless it is silenced or another one explains it, and for each that core cannot evaluate. */
+export const findWatchLines = async ({ db, clock }: TimedCore): Promise<FoundLine[]> => {
+  const now = new Date(clock.now());
+  const rows = (await findFiringWatches(db))
+    .map((row) => withoutPastSilence(row, now))
+    .filter(({ silencedUntil }) => silencedUntil === null);
+  const ids = new Set(rows.map(({ id }) => id));
+  const explained = Map.groupBy(rows, ({ explainedBy }) => explainedBy);
+  return rows
+    .filter(({ explainedBy }) => explainedBy === null || !ids.has(explainedBy))
+    .map((row) => lineOf(row, explained.get(row.id)?.length ?? 0));
+};
+
+const lineOf = (row: WatchRow, explained: number): FoundLine => {
+  const { id, name, filter, fault, isFiring, firingSince, count, evaluatedAt } = row;
+  const line = { key: `watch:${id}`, kind: "watch", count } as const;
+  if (fault !== null)
+    return {
+      ...line,
+      severity: "warning",
+      since: null,
+      sentence: `Core cannot count the hosts of the watch “${plainLine(name)}”: ${fault}`,
+      evidence: isFiring ? "It was firing before." : null,
+      path: `/watches/${id}`,
+    };
+  return {
+    ...line,
+    severity: "critical",
+    since: firingSince?.toISOString() ?? null,
+    sentence: sentenceOf(row),
+    evidence: evidenceOf(row, explained),
+    // As it was evaluated, so that its relative times are those of the count.
+    path: fleetPath(parseQuery(filter, evaluatedAt ?? new Date(0)).filter),
+  };
+};
+
+const sentenceOf = ({ name, count, moreThan }: WatchRow) => {
+  const found = count ?? 0;
+  const hosts = `${formatCountOf(found, "host matches", "hosts match")} “${plainLine(name)}”`;
+  if (found > moreThan)
+    return `${hosts}, which allows ${moreThan === 0 ? "none" : formatCount(moreThan)}.`;
+  return `${hosts}, no more than it allows, but not for long enough yet.`;
+};
+
+const evidenceOf = ({ commonFactor }: WatchRow, explained: number) => {
+  const others = formatCountOf(explained, "other watch fires", "other watches fire");
+  const sentences = [
+    ...(commonFactor === null ? [] : [factorSentence(commonFactor)]),
+    ...(explained === 0 ? [] : [`${others} for the same hosts.`]),
+  ];
+  return sentences.length === 0 ? null : sentences.join(" ");
+};
+
+/** What hosts do that have a fact, after their number: `41 of them are on the subnet 10.4.2.0/24`. */
+const factorVerbs: Readonly<Record<FactorKind, string>> = {
+  label: "have the label",
+  version: "run version",
+  platform: "run on",
+  running_config: "run the config",
+  desired_config: "should run the config",
+  drift: "have the drift",
+  core: "report to the core",
+  subnet: "are on subnet",
+  policy: "enrolled under the policy",
+  source: "have the source",
+};
+
+const factorSentence = ({ kind, value, selected, others }: CommonFactor) =>
+  `${formatCount(selected)} of them ${factorVerbs[kind]} ${plainLine(value)}, and ${others === 0 ? "no other host" : formatCountOf(others, "other host")}.`;
