@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { repositoryFiles } from "../repository-files.ts";
+import { picturedPlacesPath, pictureFaults } from "../screenshots/pictured-places.ts";
 import { documentFaults, textFaults } from "./document-faults.ts";
 import { type FencedBlock, readDocument } from "./read-document.ts";
 
@@ -15,7 +16,7 @@ export interface DocumentsReport {
 const startsWith = (prefix: string) => (block: FencedBlock) =>
   block.comment?.startsWith(prefix) ?? false;
 
-/** Checks every Markdown page of the repository (`documentFaults`), and the comments of its sources (`textFaults`). */
+/** Checks every Markdown page of the repository (`documentFaults`), its pictures, and the comments of its sources (`textFaults`). */
 export const checkDocuments = (): DocumentsReport => {
   const readText = (path: string) => readFileSync(path, "utf8");
   const files = new Set(repositoryFiles());
@@ -37,6 +38,7 @@ export const checkDocuments = (): DocumentsReport => {
       ...documents.flatMap((document) =>
         documentFaults(document, { documents, files, readText, scripts }),
       ),
+      ...pictureFaults(files, readText(picturedPlacesPath)),
       ...repositoryFiles("*.md", "*.sql", "*.ts", "*.tsx", ":!*/gen/*").flatMap((path) =>
         textFaults(path, readText(path), files),
       ),

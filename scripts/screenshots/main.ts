@@ -1,11 +1,10 @@
 /**
  * `bun run screenshots [-- NAME…]`: writes the pictures in `docs/images/`, or those whose names begin so, of the built user interface
- * with a fleet and a time that are the same in each run. Pictures differ between machines in their fonts.
+ * with a fleet and a time that are the same in each run, and records the navigation that they show. Pictures differ between machines in
+ * their fonts.
  */
 import { generateKeyPairSync } from "node:crypto";
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { readFile, writeFile } from "node:fs/promises";
 import type { Page } from "playwright-core";
 import type { Chat } from "#functions/domain/chat/chat.ts";
 import { createReceiptSigner } from "#functions/domain/chat/receipt-signer.ts";
@@ -22,8 +21,8 @@ import { seededRolloutId, seedRollouts } from "../lab/seed-rollouts.ts";
 import { visitPage } from "../lab/visit-page.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { pictureFleet } from "./fleet.ts";
+import { picturedPlacesPath, placesDigest } from "./pictured-places.ts";
 
-const folder = fileURLToPath(new URL("../../docs/images/", import.meta.url));
 const bytesMax = 200 * 1024;
 
 interface Picture {
@@ -120,9 +119,18 @@ const take = async (
   await page.waitForLoadState("networkidle");
   const picture = await page.screenshot({ animations: "disabled", caret: "hide" });
   await page.context().close();
-  if (picture.length > bytesMax) throw new Error(`${name}.png has ${picture.length} bytes`);
-  await writeFile(join(folder, `${name}.png`), picture);
-  process.stdout.write(`docs/images/${name}.png: ${Math.round(picture.length / 1024)} KiB\n`);
+  const file = `docs/images/${name}.png`;
+  if (picture.length > bytesMax) throw new Error(`${file} has ${picture.length} bytes`);
+  await writeFile(file, picture);
+  await recordPlaces(file);
+  process.stdout.write(`${file}: ${Math.round(picture.length / 1024)} KiB\n`);
+};
+
+/** Records that a picture shows the present navigation. */
+const recordPlaces = async (file: string): Promise<void> => {
+  const taken = JSON.parse(await readFile(picturedPlacesPath, "utf8"));
+  taken[file] = placesDigest();
+  await writeFile(picturedPlacesPath, `${JSON.stringify(taken, null, 2)}\n`);
 };
 
 const takePictures = async (wanted: readonly string[]): Promise<void> => {
