@@ -130,7 +130,7 @@ export const severityOf = ({
 
 /**
  * What the report sorts by; `identity` by default. `severity` ascending is the worst first (`fleetSeverities`), and among equals the host
- * whose state began first.
+ * whose state began last.
  */
 export const fleetSorts = [
   "identity",

@@ -91,7 +91,7 @@ const beganAt = (row: FleetHealthRow) => {
 /** The values by which a page is sorted; an envelope's time counts to the second. */
 const sortValues: Record<string, (row: FleetHealthRow) => string | number> = {
   identity: (row) => row.identity,
-  severity: (row) => fleetSeverities.indexOf(severityOf(row)) * 1e13 + beganAt(row),
+  severity: (row) => fleetSeverities.indexOf(severityOf(row)) * 1e13 - beganAt(row),
   last_heartbeat_at: (row) => Date.parse(row.last_heartbeat_at ?? "") || 0,
   last_envelope_at: (row) => Math.floor((Date.parse(row.last_envelope_at ?? "") || 0) / 1000),
   certificate_not_after: (row) => Date.parse(row.certificate.not_after),

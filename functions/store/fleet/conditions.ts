@@ -28,12 +28,12 @@ import {
   constant,
   type Expression,
   greatest,
-  later,
   least,
   never,
   not,
   oneOf,
   or,
+  reversed,
   time,
   timestampAt,
 } from "./columns/expression.ts";
@@ -203,11 +203,12 @@ export const needsAttention = (rules: FleetRules): Expression =>
   );
 
 /**
- * Returns the sort key of `severity`: since when the row is in its state, plus a century for each step of `fleetSeverities`. So one
- * timestamp sorts first by severity, then by age, and fits in a cursor like any other column.
+ * Returns the sort key of `severity`: a century for each step of `fleetSeverities`, minus since when the row is in its state. So one
+ * timestamp sorts first by severity, then the newest first, and fits in a cursor like any other column.
  */
 export const severityKey = (rules: FleetRules): Expression => {
-  const key = (severity: FleetSeverity, since: Expression) => later(since, stepsMs(severity));
+  const key = (severity: FleetSeverity, since: Expression) =>
+    reversed(greatest(since, epoch), stepsMs(severity));
   return choose(
     [
       ...fleetConditions.map(
@@ -221,6 +222,8 @@ export const severityKey = (rules: FleetRules): Expression => {
   );
 };
 
+/** Infinite times cannot be reversed. */
+const epoch = time(0);
 const centuryMs = 876_600 * hourMs;
 const stepsMs = (severity: FleetSeverity) => fleetSeverities.indexOf(severity) * centuryMs;
 

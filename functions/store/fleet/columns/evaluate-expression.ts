@@ -147,6 +147,8 @@ export const createEvaluator = (view: ColumnView, maskOfFound: MaskOfFound): Eva
         return reduce(expression.parts.map(numbersOf), add);
       case "later":
         return reduce([numbersOf(expression.part), expression.ms], add);
+      case "reversed":
+        return reduce([expression.ms, numbersOf(expression.part)], (end, at) => end - at);
       case "multiply":
         return reduce(expression.parts.map(numbersOf), (a, b) => a * b);
       case "greatest":

@@ -21,6 +21,8 @@ type Node =
   | { kind: "found"; column: string; query: SQL }
   /** The time so much later. */
   | { kind: "later"; part: Expression; ms: number }
+  /** The time as long before `ms` as the part is after the epoch: of two times, the later one comes first. */
+  | { kind: "reversed"; part: Expression; ms: number }
   /** The number of bounds that the time reaches, which ascend. */
   | { kind: "bucket"; part: Expression; bounds: readonly number[] }
   | { kind: "case"; cases: readonly Case[]; otherwise: Expression };
@@ -101,6 +103,10 @@ export const found = (name: string, query: SQL): Expression =>
 export const later = (at: Expression, ms: number): Expression =>
   expressionOf({ kind: "later", part: at, ms });
 
+/** The time as long before `ms` as a finite time is after the epoch: the order of times, reversed. */
+export const reversed = (at: Expression, ms: number): Expression =>
+  expressionOf({ kind: "reversed", part: at, ms });
+
 /** The sum of numbers, which may be beyond 2^63. */
 export const add = (...parts: Expression[]): Expression => expressionOf({ kind: "add", parts });
 
@@ -162,6 +168,9 @@ const toSql = (node: Node): SQL => {
       return sql`${sql.raw(node.column)} in (${node.query})`;
     case "later":
       return sql`${node.part} + ${sql.raw(`interval '${node.ms / 1000} seconds'`)}`;
+    case "reversed":
+      // An interval of seconds alone: days have other lengths in some time zones.
+      return sql`${time(node.ms)} - make_interval(secs => extract(epoch from ${node.part})::float8)`;
     case "bucket":
       return sql`width_bucket(${node.part}, ${`{${node.bounds.map(textOfTime).join(",")}}`}::timestamptz[])`;
     case "case":
