@@ -208,7 +208,7 @@ const aheadRows = (ahead: AnswerOf<"lookAhead">) => [
     what: "queue",
     of: host.device_id,
     at: host.full_at,
-    from: `${host.bytes} of ${host.max_bytes} bytes in ${host.oldest_record_age_seconds} s`,
+    from: `${host.bytes} of ${host.max_bytes} bytes, ${host.grew_bytes} more in ${host.grew_seconds} s`,
   })),
   ...ahead.tokens.items.map((token) => ({
     what: "token",

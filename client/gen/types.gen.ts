@@ -534,6 +534,8 @@ export type FleetAhead = {
             bytes: number;
             max_bytes: number;
             oldest_record_age_seconds: number;
+            grew_bytes: number;
+            grew_seconds: number;
             full_at: string;
         }>;
     };

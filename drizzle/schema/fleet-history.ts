@@ -143,6 +143,18 @@ export const fleetHour = table(
   (columns) => [primaryKey({ columns: [columns.hour, columns.identityId] })],
 );
 
+/** The sizes of queues whose oldest record waits, each five minutes, kept for some minutes: how fast they fill. */
+export const queueSample = table(
+  "queue_sample",
+  {
+    identityId: uuid(),
+    /** The heartbeat that reported the size. */
+    at: timestamp(),
+    bytes: counter(),
+  },
+  (columns) => [primaryKey({ columns: [columns.identityId, columns.at] })],
+);
+
 /** How many hosts were in which state at a time: a row for each five minutes. */
 export const fleetSample = table("fleet_sample", {
   /** The start of the five minutes, so that several cores store one row. */

@@ -23,7 +23,7 @@ export const FleetAhead = v.strictObject({
       v.strictObject({ identity_id: v.string(), device_id: v.string(), expires_at: IsoTimestamp }),
     ),
   }),
-  /** Hosts whose queue is full by then if it fills as it has since its oldest record; of these the fullest are named. */
+  /** Hosts whose queue is full by then if it goes on to grow as it did: `grew_bytes` in `grew_seconds`. */
   queues: v.strictObject({
     ...Hosts,
     fullest: v.array(
@@ -33,6 +33,8 @@ export const FleetAhead = v.strictObject({
         bytes: Count,
         max_bytes: Count,
         oldest_record_age_seconds: Count,
+        grew_bytes: Count,
+        grew_seconds: Count,
         full_at: IsoTimestamp,
       }),
     ),

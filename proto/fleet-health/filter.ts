@@ -346,7 +346,7 @@ const definitions = {
       return [parameter, above(term, `${key} ${than}`, { examples, isOfNow: true })];
     }),
   ) as Record<FigureFilter["parameter"], ReturnType<typeof size>>),
-  /** Records have waited for the threshold of forwarding or longer, and the queue is full within this time if it fills as it has since then. */
+  /** Records have waited for the threshold of forwarding or longer, and the queue is full within this time if it goes on to grow as it did. */
   queue_full_within_seconds: seconds("fills<3d", "queue full within, as it fills", {
     examples: ["1d", "3d"],
     isOfNow: true,

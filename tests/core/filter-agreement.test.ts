@@ -145,6 +145,18 @@ for (const [index, row] of fleet.entries()) {
   await saveDays(test.db, [{ ...day, incompleteHours: isIncomplete ? 1 : 0 }]);
 }
 
+/** Some queues were smaller ten minutes ago, some as large, some larger; and of a sample a moment ago nothing follows. */
+const sampleSeconds = 600;
+const samples = new Map(
+  fleet.flatMap(({ identity_id: id, queue: { bytes } }, index) =>
+    bytes && index % 2 === 0 ? [[id, Math.round(bytes * (0.9 + 0.1 * (index % 3)))] as const] : [],
+  ),
+);
+for (const [id, bytes] of samples)
+  await test.db.execute(sql`insert into queue_sample (identity_id, at, bytes)
+    select ${id}::uuid, last_heartbeat_at - make_interval(secs => ago), ${bytes}::bigint * (ago / ${sampleSeconds}::int)
+    from fleet_status, unnest(array[${sampleSeconds}::int, 30]) ago where identity_id = ${id}::uuid`);
+
 const time = (text: string | null) => (text === null ? Number.NEGATIVE_INFINITY : Date.parse(text));
 const heartbeat = (row: FleetHealthRow) => time(row.last_heartbeat_at);
 const envelope = (row: FleetHealthRow) => toSecond(time(row.last_envelope_at));
@@ -162,6 +174,7 @@ const unusedSuccessors = new Map(
   ).map(({ id, at }) => [id, Date.parse(at)]),
 );
 const within = (at: number, seconds: number) => at >= now - seconds * 1000;
+const isRecentHeartbeat = (row: FleetHealthRow) => within(heartbeat(row), 180);
 const wildcard = (pattern: string) =>
   new RegExp(
     `^${pattern
@@ -244,7 +257,7 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   heartbeat: (row, kind: string) =>
     kind === "never"
       ? row.last_heartbeat_at === null
-      : row.state !== "revoked" && within(heartbeat(row), 180),
+      : row.state !== "revoked" && isRecentHeartbeat(row),
   condition: (row, condition: string) => row.conditions.some(({ state }) => state === condition),
   forwarder: (row, state: string) =>
     row.forwarder !== null && row.forwarder.connected === (state === "connected"),
@@ -285,11 +298,15 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   queueAbovePercent: ({ queue }, percent: number) =>
     ((queue.bytes ?? 0) / (queue.max_bytes ?? 1)) * 100 > percent,
   queueAboveBytes: ({ queue }, bytes: number) => (queue.bytes ?? -1) > bytes,
-  queueFullWithinSeconds: ({ queue }, within: number) => {
-    const bytes = queue.bytes ?? 0;
-    const age = queue.oldest_record_age_seconds ?? 0;
-    const max = queue.max_bytes ?? 0;
-    return bytes > 0 && max > 0 && age >= 300 && (max - bytes) * age <= bytes * within;
+  queueFullWithinSeconds: (row, within: number) => {
+    const bytes = row.queue.bytes ?? 0;
+    const age = row.queue.oldest_record_age_seconds ?? 0;
+    const room = (row.queue.max_bytes ?? 0) - bytes;
+    if (bytes === 0 || age < 300 || !isRecentHeartbeat(row)) return false;
+    // A sample from before the oldest record, or of a moment ago, does not count.
+    const sample = age >= sampleSeconds ? samples.get(row.identity_id) : undefined;
+    const [grew, seconds] = sample === undefined ? [bytes, age] : [bytes - sample, sampleSeconds];
+    return grew > 0 && room * seconds <= grew * within;
   },
 };
 /** The conditions whose start is a change that the filter sees; a version is one by its own date. */

@@ -167,9 +167,9 @@ answer("will everything live through the long weekend", "/fleet", 1, async ({ pa
   await see(panel, "Unless somebody acts, by 2026-11-30 11:30:00 UTC:");
   for (const words of [
     "10 hosts lose their certificates: late to renew, failed or silent",
-    "1 queue will be full at its rate since the oldest record",
+    "1 queue will be full at its present rate",
     // 73,728,000 bytes of room at 10,240 a second.
-    "web-5 35.1 MiB of 105 MiB in 1 h: full 2026-11-27 13:30:00 UTC, in 2 h",
+    "web-5 35.1 MiB of 105 MiB, 35.1 MiB more in 1 h: full 2026-11-27 13:30:00 UTC, in 2 h",
     "No bootstrap token expires.",
     "No certificate of core expires.",
   ])

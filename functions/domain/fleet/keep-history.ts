@@ -8,7 +8,7 @@ import {
   isSampleDue,
   recordThresholds,
 } from "#functions/store/fleet/history.ts";
-import { deleteOldFigures, sampleHosts } from "#functions/store/fleet/host-hours.ts";
+import { deleteOldFigures, sampleHosts, sampleQueues } from "#functions/store/fleet/host-hours.ts";
 import {
   type CheckpointStore,
   changesPerCheckpoint,
@@ -24,9 +24,9 @@ import { readFleetRules } from "./rules.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /**
- * Creates a tick that keeps the history of the fleet: records the thresholds of this core once, the counts of each five minutes, the
- * figures of hosts at each hour, a checkpoint when it is due, and deletes what is older than `stateRetentionDays`, except while a jump of
- * the clock pauses retention. Returns how many rows it deleted.
+ * Creates a tick that keeps the history of the fleet: records the thresholds of this core once, the counts and waiting queues of each
+ * five minutes, the figures of hosts at each hour, a checkpoint when it is due, and deletes what is older than `stateRetentionDays`, except
+ * while a jump of the clock pauses retention. Returns how many rows it deleted.
  */
 export const createHistoryKeeper = (
   core: ReadCore & Pick<CheckpointStore, "codec">,
@@ -41,6 +41,7 @@ export const createHistoryKeeper = (
     if (await isSampleDue(db, now)) {
       const rules = await readFleetRules(core);
       await addSample(db, await summarizeFleet({ db, rules }, {}), rules.now);
+      await sampleQueues(db, rules);
     }
     await sampleHosts(db, now);
     // By one core: each would find the same changes, and read and write the whole fleet for them.

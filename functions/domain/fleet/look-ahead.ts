@@ -1,6 +1,11 @@
 import type { Core } from "#functions/core.ts";
 import { type ListedTokenRow, listAllTokens } from "#functions/store/enrollment/report.ts";
-import { type FleetRow, findFleetPage } from "#functions/store/fleet/host-rows.ts";
+import {
+  type FillingQueue,
+  type FleetRow,
+  findFillingQueues,
+  findFleetPage,
+} from "#functions/store/fleet/host-rows.ts";
 import { countHosts } from "#functions/store/fleet/summary.ts";
 import {
   type CoreReport,
@@ -12,12 +17,17 @@ import { dayMs, hourMs, rfc3339 } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import { aheadNamesMax, type FleetAhead } from "#proto/fleet-health/ahead.ts";
 import { type FleetFilter, filterToParams, toSecond } from "#proto/fleet-health/filter.ts";
-import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
 import type { ViewCore } from "./rules.ts";
 import { readFleetView } from "./view-rules.ts";
 
 /** Hosts that the report names for each kind. */
 const hostsNamed = 5;
+const soonestExpiry = {
+  sort: "certificate_not_after",
+  order: "asc",
+  limit: hostsNamed,
+  after: null,
+} as const;
 /** The most tokens that are counted. */
 const tokensMax = 1000;
 
@@ -29,31 +39,32 @@ export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
       const { rules } = view;
       const now = rules.now.getTime();
       const until = new Date(now + hours * hourMs);
-      const select = async (filter: FleetFilter, sort: FleetSort, order: "asc" | "desc") => {
-        const page = { sort, order, limit: hostsNamed, after: null };
-        const [count, { rows }] = await Promise.all([
-          countHosts(view, [filter]),
-          findFleetPage(view, filter, page),
+      const counted = async (filter: FleetFilter) => ({
+        count: await countHosts(view, [filter]),
+        query: filterToParams(filter).toString(),
+      });
+      const expiring = expiresBetween(rules.now, until);
+      const seconds = hours * 3600;
+      const [certificates, queues, expiringFirst, fillingFirst, tokens, cores, figures] =
+        await Promise.all([
+          counted(expiring),
+          counted({ queueFullWithinSeconds: seconds }),
+          findFleetPage(view, expiring, soonestExpiry),
+          findFillingQueues(core.db, seconds, rules, hostsNamed),
+          listAllTokens(
+            core.db,
+            rules.now,
+            { states: ["active"], expireBy: until },
+            { after: null, limit: tokensMax },
+          ),
+          findCoreReports(core.reports),
+          readDatabaseFigures(core.reports),
         ]);
-        return { rows, counted: { count, query: filterToParams(filter).toString() } };
-      };
-      const [certificates, queues, tokens, cores, figures] = await Promise.all([
-        select(expiresBetween(rules.now, until), "certificate_not_after", "asc"),
-        select({ queueFullWithinSeconds: hours * 3600 }, "queue_bytes", "desc"),
-        listAllTokens(
-          core.db,
-          rules.now,
-          { states: ["active"], expireBy: until },
-          { after: null, limit: tokensMax },
-        ),
-        findCoreReports(core.reports),
-        readDatabaseFigures(core.reports),
-      ]);
       return {
         generated_at: rfc3339(now),
         until: until.toISOString(),
-        certificates: { ...certificates.counted, first: certificates.rows.map(expiryOf) },
-        queues: { ...queues.counted, fullest: queues.rows.map((row) => fillingOf(row, now)) },
+        certificates: { ...certificates, first: expiringFirst.rows.map(expiryOf) },
+        queues: { ...queues, fullest: fillingFirst.map((queue) => fillingOf(queue, now)) },
         tokens: tokensOf(tokens.rows),
         system_certificates: certificatesOf(cores, until),
         telemetry: telemetryAt(figures, {
@@ -79,19 +90,10 @@ const expiryOf = (row: FleetRow): FleetAhead["certificates"]["first"][number] =>
   expires_at: new Date(row.successor_not_after ?? row.certificate_not_after).toISOString(),
 });
 
-const fillingOf = (row: FleetRow, now: number): FleetAhead["queues"]["fullest"][number] => {
-  const bytes = Number(row.queue_bytes);
-  const bytesMax = Number(row.queue_bytes_max);
-  const ageSeconds = Number(row.queue_oldest_record_age_seconds);
-  return {
-    identity_id: row.identity_id,
-    device_id: row.device_id,
-    bytes,
-    max_bytes: bytesMax,
-    oldest_record_age_seconds: ageSeconds,
-    full_at: rfc3339(now + (Math.max(0, bytesMax - bytes) / bytes) * ageSeconds * 1000),
-  };
-};
+const fillingOf = (
+  { seconds_left: left, ...queue }: FillingQueue,
+  now: number,
+): FleetAhead["queues"]["fullest"][number] => ({ ...queue, full_at: rfc3339(now + left * 1000) });
 
 const tokensOf = (rows: readonly ListedTokenRow[]): FleetAhead["tokens"] => ({
   count: rows.length,

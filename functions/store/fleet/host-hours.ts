@@ -1,4 +1,4 @@
-/** Stores the figures of hosts at the first minute of each hour, for comparisons with their present figures. */
+/** Stores the figures of hosts at the first minute of each hour, and of waiting queues each five minutes, to compare present ones with. */
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
 import type { SentVolume } from "#proto/fleet-health/comparison.ts";
@@ -6,7 +6,7 @@ import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
 import { timestampAt } from "./columns/expression.ts";
 import { type CountingRules, type FleetRules, hostsOf, staleBefore } from "./conditions.ts";
-import { fleetPredicate } from "./predicate.ts";
+import { fleetPredicate, queueMeasuredSeconds, queueWaits } from "./predicate.ts";
 
 /**
  * The stored figures of a host, in this order, as a row `f` of `fleet_status` has them; `at` is the time of the heartbeat that reported
@@ -101,6 +101,16 @@ export const sampleHosts = async (db: Executor, now: Date): Promise<boolean> => 
     where f.last_heartbeat_at >= ${timestampAt(now, -3600)} order by f.identity_id
     on conflict do nothing`);
   return true;
+};
+
+/** Stores the sizes of queues whose oldest record waits, and deletes those that are too old to measure by. */
+export const sampleQueues = async (db: Executor, rules: FleetRules): Promise<void> => {
+  // Heartbeats may be as much older.
+  const keptFrom = timestampAt(rules.now, -2 * queueMeasuredSeconds);
+  await db.execute(sql`with old as (delete from queue_sample where at < ${keptFrom})
+    insert into queue_sample (identity_id, at, bytes)
+    select f.identity_id, f.last_heartbeat_at, f.queue_bytes from fleet_status f where ${queueWaits(rules)}
+    order by f.identity_id on conflict do nothing`);
 };
 
 /** Hours for which figures are kept. */

@@ -42,6 +42,7 @@ import {
   fleetPredicate,
   incompleteHoursByHost,
   incompleteHoursOf,
+  queuesFullWithin,
 } from "./predicate.ts";
 import {
   type FleetPosition,
@@ -142,6 +143,31 @@ export const findFleetRow = (view: ViewedFleet, id: string): Promise<FleetRow | 
   firstRow(
     selectRows(view, sql`select identity_id from fleet_host where identity_id = ${id}::uuid`),
   );
+
+/** A queue that fills, and by how much it grew in how many seconds. */
+export interface FillingQueue extends Record<string, unknown> {
+  identity_id: string;
+  device_id: string;
+  bytes: number;
+  max_bytes: number;
+  oldest_record_age_seconds: number;
+  grew_bytes: number;
+  grew_seconds: number;
+  seconds_left: number;
+}
+
+/** Finds the queues that are full within a time, the soonest first. */
+export const findFillingQueues = (
+  db: Executor,
+  seconds: number,
+  rules: FleetRules,
+  limit: number,
+): Promise<FillingQueue[]> =>
+  db.execute<FillingQueue>(sql`
+    select q.identity_id, h.device_id, f.queue_bytes::float8 as bytes, f.queue_bytes_max::float8 as max_bytes,
+      f.queue_oldest_seconds as oldest_record_age_seconds, q.grew_bytes::float8, round(q.grew_seconds)::float8 as grew_seconds, q.seconds_left
+    from ${queuesFullWithin(seconds, rules)} q join fleet_status f on f.identity_id = q.identity_id
+    join fleet_host h on h.identity_id = q.identity_id order by q.seconds_left, q.identity_id limit ${limit}::int`);
 
 /** The numbers of the last status, and the columns that the newest report alone has. */
 const figures = sql.raw(

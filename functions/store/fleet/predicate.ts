@@ -18,7 +18,6 @@ import { anyLabelValue, splitLabelPair } from "#proto/labels.ts";
 import { type FigureFilter, figureFilters } from "#proto/management/reported-numbers.ts";
 import { substring, texts } from "../database/statements.ts";
 import {
-  add,
   and,
   column,
   compare,
@@ -186,18 +185,8 @@ const alternatives: Alternatives = {
       [part]: (bound: number) => compare(figure, ">", bound),
     })),
   ) as Pick<Alternatives, FigureFilter["part"]>),
-  // The queue has grown to its size since its oldest record; at that rate the rest fills within the given time.
-  queueFullWithinSeconds: (within, { thresholds }) =>
-    and(
-      compare("queue_bytes", ">", 0),
-      compare("queue_bytes_max", ">", 0),
-      compare("queue_oldest_seconds", ">=", thresholds.forwardingSeconds),
-      compare(
-        multiply(column("queue_bytes_max"), column("queue_oldest_seconds")),
-        "<=",
-        multiply(column("queue_bytes"), add(column("queue_oldest_seconds"), constant(within))),
-      ),
-    ),
+  queueFullWithinSeconds: (within, rules) =>
+    found("identity_id", sql`select q.identity_id from ${queuesFullWithin(within, rules)} q`),
 };
 
 /** Selects hosts by their names. PostgreSQL finds them by an index and reads no other host's names. */
@@ -331,3 +320,29 @@ export const incompleteHoursByHost = (sinceMs: number): SQL => {
   return sql`select d.host_id collate "C" as host_id, ${incompleteSum(first)} as hours from completeness_day d
     where d.incomplete_hours > 0 and d.day >= ${first.day}::int group by d.host_id`;
 };
+
+/** A rate is measured over at most this time, so that a queue which has stopped growing is soon not said to fill. */
+export const queueMeasuredSeconds = 900;
+/** A shorter time would measure a burst. */
+const queueMeasuredSecondsMin = 240;
+
+/** Selects hosts that send heartbeats and whose oldest record waits: those that forward have younger ones. */
+export const queueWaits = (rules: FleetRules): SQL =>
+  sql`f.queue_bytes > 0 and f.queue_bytes_max > 0 and f.last_heartbeat_at >= ${staleBefore(rules)}
+    and f.queue_oldest_seconds >= ${rules.thresholds.forwardingSeconds}::int`;
+
+/**
+ * Selects the queues that are full within a time if they go on as they did: `grew_bytes` in `grew_seconds`, since the first sample of the
+ * last quarter of an hour or, where there is none yet, since the oldest record; full in `seconds_left`.
+ */
+export const queuesFullWithin = (seconds: number, rules: FleetRules): SQL => sql`(
+  select *, room * grew_seconds / grew_bytes as seconds_left from (
+    select f.identity_id, greatest(f.queue_bytes_max - f.queue_bytes, 0)::float8 as room, f.queue_bytes - coalesce(s.bytes, 0) as grew_bytes,
+      coalesce(extract(epoch from f.last_heartbeat_at - s.at)::float8, f.queue_oldest_seconds) as grew_seconds
+    from fleet_status f left join lateral (
+      select bytes, at from queue_sample where identity_id = f.identity_id
+        and at >= f.last_heartbeat_at - make_interval(secs => least(f.queue_oldest_seconds, ${queueMeasuredSeconds}::int))
+        and at <= f.last_heartbeat_at - make_interval(secs => ${queueMeasuredSecondsMin}::int)
+      order by at limit 1
+    ) s on true where ${queueWaits(rules)}
+  ) measured where grew_bytes > 0 and room * grew_seconds <= grew_bytes * ${seconds}::float8)`;

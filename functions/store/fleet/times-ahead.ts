@@ -177,6 +177,7 @@ export const correctHistory = async (db: Executor, now: Date): Promise<void> => 
     ["fleet_sample", sql`slot > ${limit}`],
     ["fleet_hour", sql`hour > ${hour}::int`],
     ["fleet_checkpoint", sql`at > ${limit}`],
+    ["queue_sample", sql`at > ${limit}`],
     ["fleet_change", sql`ended_at > ${limit}`],
     [
       "fleet_threshold",

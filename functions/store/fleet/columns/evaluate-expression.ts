@@ -143,8 +143,6 @@ export const createEvaluator = (view: ColumnView, maskOfFound: MaskOfFound): Eva
         if (column.kind !== "numbers") throw new Error(`${expression.name} is no number`);
         return column.values.subarray(0, count);
       }
-      case "add":
-        return reduce(expression.parts.map(numbersOf), add);
       case "later":
         return reduce([numbersOf(expression.part), expression.ms], add);
       case "reversed":

@@ -13,7 +13,7 @@ export type Comparator = "=" | "<>" | "<" | "<=" | ">" | ">=";
 type Node =
   | { kind: "column"; name: string }
   | { kind: "constant"; value: Constant; isTime?: true }
-  | { kind: "and" | "or" | "add" | "multiply" | "greatest" | "least"; parts: Expression[] }
+  | { kind: "and" | "or" | "multiply" | "greatest" | "least"; parts: Expression[] }
   | { kind: "not"; part: Expression }
   | { kind: "compare"; operator: Comparator; left: Expression; right: Expression }
   | { kind: "in"; part: Expression; values: readonly Expression[] }
@@ -107,9 +107,6 @@ export const later = (at: Expression, ms: number): Expression =>
 export const reversed = (at: Expression, ms: number): Expression =>
   expressionOf({ kind: "reversed", part: at, ms });
 
-/** The sum of numbers, which may be beyond 2^63. */
-export const add = (...parts: Expression[]): Expression => expressionOf({ kind: "add", parts });
-
 /** The product of numbers, which may be beyond 2^63. */
 export const multiply = (...parts: Expression[]): Expression =>
   expressionOf({ kind: "multiply", parts });
@@ -151,8 +148,6 @@ const toSql = (node: Node): SQL => {
       return list(node.parts, sql` and `);
     case "or":
       return list(node.parts, sql` or `);
-    case "add":
-      return list(node.parts, sql`::float8 + `);
     case "multiply":
       return list(node.parts, sql`::float8 * `);
     case "greatest":

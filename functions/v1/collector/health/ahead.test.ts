@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
+import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
 import { upsertCoreReport } from "#functions/store/system/system.ts";
-import { hourMs } from "#kit/clock.ts";
+import { hourMs, minuteMs } from "#kit/clock.ts";
 import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
@@ -54,11 +55,35 @@ it("has the queues that fill as they have since their oldest record", async () =
   expect(await rowsOf(found.query)).toEqual(["filling"]);
   // A tenth in an hour: nine hours for the rest.
   expect(found.fullest).toMatchObject([
-    { device_id: "filling", bytes: gib, max_bytes: 10 * gib, oldest_record_age_seconds: 3600 },
+    { device_id: "filling", bytes: gib, max_bytes: 10 * gib, grew_bytes: gib, grew_seconds: 3600 },
   ]);
   expect(Date.parse(found.fullest[0]?.full_at ?? "")).toBe(clock.now() + 9 * hourMs);
   expect((await ahead(8)).queues).toMatchObject({ count: 0, fullest: [] });
   expect((await ahead(100)).queues.count).toBe(2);
+});
+
+it("does not say again that a queue fills which has stopped growing", async () => {
+  const keepHistory = createHistoryKeeper(test.core);
+  const fillTo = async (bytes: number) => {
+    await clock.advance(5 * minuteMs);
+    queues.set("filling", { bytes, oldest_record_age_seconds: 3600 });
+    await beat(1);
+    await keepHistory();
+    return (await ahead(12)).queues;
+  };
+  const tenth = Math.floor(gib / 10);
+  await fillTo(10 * gib - 10 * tenth);
+  // A tenth in five minutes: nine times as long for the rest.
+  const { count, fullest, query } = await fillTo(10 * gib - 9 * tenth);
+  expect(count).toBe(1);
+  const grew = { grew_bytes: tenth, grew_seconds: 300 };
+  expect(fullest).toMatchObject([
+    { device_id: "filling", ...grew, full_at: clock.iso(45 * minuteMs) },
+  ]);
+  expect(await rowsOf(query)).toEqual(["filling"]);
+  for (const _ of [1, 2]) await fillTo(10 * gib - 9 * tenth);
+  expect(await fillTo(10 * gib - 9 * tenth)).toMatchObject({ count: 0, fullest: [] });
+  expect((await fillTo(10 * gib - 8 * tenth)).count).toBe(1);
 });
 
 it("has the tokens that end, and the certificates of running cores", async () => {

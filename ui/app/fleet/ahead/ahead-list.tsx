@@ -78,14 +78,14 @@ const HostParts = (props: AheadProps) => (
       href={`/fleet?${props.ahead.queues.query}`}
       noun="queue"
       does={["will be full at its", "will be full at their"]}
-      more=" rate since the oldest record"
+      more=" present rate"
       none="No queue will be full."
       items={props.ahead.queues.fullest}
     >
       {(each) => (
         <>
-          {host(each)} {formatBytes(each.bytes)} of {formatBytes(each.max_bytes)} in{" "}
-          {formatDuration(each.oldest_record_age_seconds)}: full{" "}
+          {host(each)} {formatBytes(each.bytes)} of {formatBytes(each.max_bytes)},{" "}
+          {formatBytes(each.grew_bytes)} more in {formatDuration(each.grew_seconds)}: full{" "}
           <End at={each.full_at} ahead={props.ahead} />
         </>
       )}
