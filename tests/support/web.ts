@@ -70,7 +70,11 @@ const apiUrl = "http://core.test/v1";
 /** Writes a small build of the UI: a page, a script with a hashed name, and its compressed forms. */
 const writeFixtureUi = async (): Promise<WebUi> => {
   const folder = await mkdtemp(join(tmpdir(), "svc-ui-"));
-  const manifest = { "design/login.css": { file: "assets/login-5e6f7a8b.css" } };
+  const manifest = {
+    "design/login.css": { file: "assets/login-5e6f7a8b.css" },
+    "_app.js": { file: "assets/app-1a2b3c4d.js", css: ["assets/login-5e6f7a8b.css"] },
+    "fleet/fleet-page.tsx": { file: "assets/fleet-9c0d1e2f.js", imports: ["_app.js"] },
+  };
   const files = {
     "index.html": "<!doctype html><title>Collector fleet</title><div id=root></div>",
     "assets/app-1a2b3c4d.js": "export {};",

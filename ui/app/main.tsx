@@ -1,11 +1,9 @@
 import { Router } from "@solidjs/router";
 import type { Component } from "solid-js";
 import { Dynamic, render } from "solid-js/web";
-import { createApiClient, fetchAhead } from "./api/api-client.ts";
+import { createApiClient, createFetchAhead } from "./api/api-client.ts";
 import { presentAddress } from "./browser/places.ts";
 import { lazyPart, PartBoundary } from "./design/report-parts.tsx";
-import { FleetPage } from "./fleet/fleet-page.tsx";
-import { linkFaults, parseView, reportPath } from "./fleet/view/view-state.ts";
 import { PageContextProvider } from "./session/page-context.tsx";
 import { RequiresScope } from "./session/session-gate.tsx";
 import { createPageTitle } from "./shell/page-title.ts";
@@ -38,13 +36,17 @@ const lazyRoute = (load: () => Promise<Component>): Component => lazyPart(what, 
 const lazyAuditRoute = (title: string, load: () => Promise<Component>): Component =>
   auditRoute(title, lazyRoute(load));
 
-/** The report takes longer than the session, which decides what is shown: both are requested at once, before anything is drawn. */
-const pathsAhead = (): string[] => [
-  "/api/session",
-  ...(location.pathname === "/fleet" && linkFaults(location.search).length === 0
-    ? [reportPath(parseView(location.search))]
-    : []),
-];
+const ahead = createFetchAhead((...request) => fetch(...request));
+ahead.begin("/api/session");
+
+/** The report takes longer than the session, which decides what is shown: it is requested before anything is drawn. */
+const beginFleetReport = async () => {
+  const { fleetReportPath } = await import("./fleet/fleet-page.tsx");
+  const path = fleetReportPath(location.search);
+  if (path !== undefined) ahead.begin(path);
+};
+// A script that cannot be loaded is reported in place of the page.
+if (location.pathname === "/fleet") beginFleetReport().catch(() => undefined);
 
 /** The pages for operators with scope `audit` that are loaded on demand: path, title until then, and the page. */
 const auditPages: readonly (readonly [
@@ -52,6 +54,7 @@ const auditPages: readonly (readonly [
   title: string,
   load: () => Promise<Component>,
 ])[] = [
+  ["/fleet", "Fleet", async () => (await import("./fleet/fleet-page.tsx")).FleetPage],
   ["/hosts/:host", "Host", async () => (await import("./host/host-page.tsx")).HostPage],
   [
     "/data/completeness",
@@ -104,16 +107,13 @@ const auditPages: readonly (readonly [
 // Created once: a component made inside the JSX would be another one at each access.
 const routes = [
   { path: "/", component: lazyRoute(async () => (await import("./home/home-page.tsx")).HomePage) },
-  { path: "/fleet", component: auditRoute("Fleet", FleetPage) },
   ...auditPages.map(([path, title, load]) => ({ path, component: lazyAuditRoute(title, load) })),
   { path: "*", component: NoSuchPage },
 ];
 
 const App = () => {
   // Not in the JSX, where each access would create another client.
-  const api = createApiClient({
-    fetch: fetchAhead((...request) => fetch(...request), pathsAhead()),
-  });
+  const api = createApiClient(ahead);
   return (
     <PageContextProvider api={api}>
       <Router root={Shell}>{routes}</Router>

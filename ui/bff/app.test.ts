@@ -181,6 +181,20 @@ describe("a page", () => {
     expect((await request("/fleet", { method: "POST" })).status).toBe(404);
   });
 
+  it("announces the script that it loads on demand, with all that this imports", async () => {
+    const linksOf = async (path: string) =>
+      (await page(path, { Cookie: cookie })).headers.get("link");
+    expect(await linksOf("/fleet?q=x")).toBe(
+      [
+        "</assets/fleet-9c0d1e2f.js>; rel=modulepreload",
+        "</assets/app-1a2b3c4d.js>; rel=modulepreload",
+        "</assets/login-5e6f7a8b.css>; rel=preload; as=style; crossorigin",
+      ].join(", "),
+    );
+    // A build without this script, and a page that none is named for.
+    expect([await linksOf("/"), await linksOf("/watches")]).toEqual([null, null]);
+  });
+
   it("leads to the sign-in page without a session, whatever a program or browser sends, and back", async () => {
     const senders = [
       {},

@@ -8,7 +8,7 @@ import type { Sessions } from "./session.ts";
 import { localPath } from "./sign-in/local-path.ts";
 import { isProviderReturn } from "./sign-in/provider-sign-out.ts";
 import { loginPath } from "./sign-in/routes.ts";
-import type { Web } from "./web.ts";
+import type { Web, WebUi } from "./web.ts";
 
 /** Paths of the build that are public: never the manifest, hidden files or the application's page. */
 const assetPath = /^\/(assets\/[\w.-]+|[\w-]+)\.(css|ico|js|map|png|svg|txt|webmanifest|woff2)$/;
@@ -17,11 +17,20 @@ const filePath = /^\/assets\/|\.[^/]*$/;
 /** Vite puts eight characters of hash before the extension. */
 const hashedPath = /^\/assets\/.*-[\w-]{8}\.[a-z0-9]+$/;
 
+/** The scripts of pages that `main.tsx` loads on demand: they are announced with the page, so that they do not wait for `main.tsx`. */
+const scriptsOfPages: Readonly<Record<string, string>> = {
+  "/": "home/home-page.tsx",
+  "/fleet": "fleet/fleet-page.tsx",
+};
+
 /** Creates the pages that browsers show, and their assets; without a build only the sign-in page. */
 export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions: Sessions) => {
   const files = ui && {
     asset: serveFile({ root: ui.folder }),
     application: serveFile({ path: `${ui.folder}/index.html` }),
+    preloads: new Map(
+      Object.entries(scriptsOfPages).map(([path, script]) => [path, preloadsOf(ui, script)]),
+    ),
   };
   return {
     /** `GET /login`: the sign-in page. Redirects a signed-in person unless the page has a message. */
@@ -55,7 +64,10 @@ export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions
       if (state.kind === "valid") {
         // A script or style that the build does not have must not receive a page.
         const isPage = !filePath.test(c.req.path) || c.req.header("accept")?.includes("text/html");
-        return (isPage && (await files?.application(c))) || rejectPath();
+        const page = isPage && (await files?.application(c));
+        const preloads = files?.preloads.get(c.req.path);
+        if (page && preloads) page.headers.set("Link", preloads);
+        return page || rejectPath();
       }
       const { pathname, search } = new URL(c.req.url);
       const returnTo = localPath(`${pathname}${search}`);
@@ -73,6 +85,20 @@ export const pageLinksOf = (ui: Web["ui"]): PageLinks => {
     stylePath: linked("design/login.css"),
     themePath: linked("browser/apply-theme.ts"),
   };
+};
+
+/** Returns a `Link` header that makes a browser load a script with all that it imports; "" if the build does not have it. */
+const preloadsOf = ({ manifest }: WebUi, script: string): string => {
+  const links = new Map<string, string>();
+  const add = (source: string): void => {
+    const { file, imports = [], css = [] } = manifest[source] ?? {};
+    if (file === undefined || links.has(file)) return;
+    links.set(file, "rel=modulepreload");
+    for (const style of css) links.set(style, "rel=preload; as=style; crossorigin");
+    imports.forEach(add);
+  };
+  add(script);
+  return [...links].map(([file, how]) => `</${file}>; ${how}`).join(", ");
 };
 
 const rejectPath = (): never => {

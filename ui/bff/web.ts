@@ -16,8 +16,17 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 export interface WebUi {
   /** An absolute path; each file may have a `.br` and a `.gz` form beside it. */
   folder: string;
-  /** Vite's manifest: the built file of a source file, by its path in `ui/app`. */
-  manifest: Readonly<Record<string, { file: string }>>;
+  /** Vite's manifest: the built file of a source file, by its path in `ui/app`, and the sources of the files that it imports. */
+  manifest: Readonly<
+    Record<
+      string,
+      {
+        readonly file: string;
+        readonly imports?: readonly string[];
+        readonly css?: readonly string[];
+      }
+    >
+  >;
 }
 
 /** Every dependency of web. A factory takes the narrowest `Pick` of it. */

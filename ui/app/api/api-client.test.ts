@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { readMoment } from "../browser/moment.ts";
-import { ApiProblem, createApiClient, fetchAhead } from "./api-client.ts";
+import { ApiProblem, createApiClient, createFetchAhead } from "./api-client.ts";
 
 const Answer = v.object({ count: v.number() });
 
@@ -156,37 +156,38 @@ describe("the API client", () => {
 });
 
 describe("fetching ahead", () => {
+  /** Begins these requests, and returns the function that takes their answers. */
+  const begin = (fetch: typeof globalThis.fetch, ...paths: string[]) => {
+    const ahead = createFetchAhead(fetch);
+    for (const path of paths) ahead.begin(path);
+    return ahead.fetch;
+  };
+
   it("gives an early answer to the first call for its path, and requests every other", async () => {
     const requested: string[] = [];
-    const ahead = fetchAhead(
-      async (input) => {
-        requested.push(String(input));
-        return Response.json(requested.length);
-      },
-      ["/report"],
-    );
+    const fetch = begin(async (input) => {
+      requested.push(String(input));
+      return Response.json(requested.length);
+    }, "/report");
     expect(requested).toEqual(["/report"]);
     const bodies = [];
     for (const path of ["/session", "/report", "/report"])
-      bodies.push(await (await ahead(path)).json());
+      bodies.push(await (await fetch(path)).json());
     expect(bodies).toEqual([2, 1, 3]);
   });
 
   it("reads the body before the first call, whose reader finds it or why it is not JSON", async () => {
     const answers = [Response.json("early"), new Response("<html>")];
-    const ahead = fetchAhead(
-      async () => answers.shift() ?? Response.error(),
-      ["/report", "/broken"],
-    );
-    const report = await ahead("/report");
-    const broken = await ahead("/broken");
+    const fetch = begin(async () => answers.shift() ?? Response.error(), "/report", "/broken");
+    const report = await fetch("/report");
+    const broken = await fetch("/broken");
     expect([report.bodyUsed, await report.json()]).toEqual([true, "early"]);
     await expect(broken.json()).rejects.toThrow(SyntaxError);
   });
 
   it("rejects the first call with an early failure, and leaves no rejection unhandled", async () => {
-    const ahead = fetchAhead(() => Promise.reject(new TypeError("unreachable")), ["/report"]);
+    const fetch = begin(() => Promise.reject(new TypeError("unreachable")), "/report");
     await new Promise((resolve) => setImmediate(resolve));
-    await expect(ahead("/report")).rejects.toThrow("unreachable");
+    await expect(fetch("/report")).rejects.toThrow("unreachable");
   });
 });

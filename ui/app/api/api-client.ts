@@ -227,25 +227,21 @@ const readAhead = async (answer: Promise<Response>): Promise<Response> => {
   return response;
 };
 
-/**
- * Requests `paths` at once, and returns a `fetch` that resolves the first call for each path with its response. Such a call cannot be aborted.
- */
-export const fetchAhead = (
-  fetch: typeof globalThis.fetch,
-  paths: readonly string[],
-): typeof globalThis.fetch => {
-  const begun = new Map(
-    paths.map((path) => [
-      path,
-      readAhead(fetch(path, { headers: { Accept: "application/json" } })),
-    ]),
-  );
-  // The caller of each path receives the failure.
-  for (const answer of begun.values()) answer.catch(() => undefined);
-  return (input, init) => {
+/** Creates a `fetch` for requests that begin before their caller is there. */
+export const createFetchAhead = (fetch: typeof globalThis.fetch) => {
+  const begun = new Map<string, Promise<Response>>();
+  /** Requests a path now. The first call of `fetch` for it receives the response, and cannot be aborted. */
+  const begin = (path: string): void => {
+    const answer = readAhead(fetch(path, { headers: { Accept: "application/json" } }));
+    // The caller receives the failure.
+    answer.catch(() => undefined);
+    begun.set(path, answer);
+  };
+  const fetchOrTake: typeof globalThis.fetch = (input, init) => {
     const path = String(input);
     const answer = begun.get(path);
     begun.delete(path);
     return answer ?? fetch(input, init);
   };
+  return { begin, fetch: fetchOrTake };
 };

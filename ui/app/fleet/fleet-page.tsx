@@ -1,7 +1,11 @@
 import { useLocation } from "@solidjs/router";
 import { createMemo, For, Show } from "solid-js";
 import { Fleet } from "./fleet.tsx";
-import { linkFaults, parseView, viewPath } from "./view/view-state.ts";
+import { linkFaults, parseView, reportPath, viewPath } from "./view/view-state.ts";
+
+/** Returns the path of the report that the page at this query shows; undefined for one that shows none. */
+export const fleetReportPath = (search: string): string | undefined =>
+  linkFaults(search).length === 0 ? reportPath(parseView(search)) : undefined;
 
 /** `/fleet`, or the faults of its address: rows under another filter could be mistaken for those that a link's sender meant. */
 export const FleetPage = () => {
