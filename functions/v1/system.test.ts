@@ -25,7 +25,7 @@ const createCore = (machine: string, aheadMs = 250) => {
     version: "1.2.3",
     checks: {
       core: [{ name: "database", find: () => says.check }],
-      ingest: [{ name: "committer", find: () => says.check }],
+      ingest: ["database", "committer"].map((name) => ({ name, find: () => says.check })),
     },
     credentials: () => [
       {
@@ -97,9 +97,13 @@ describe("the state of the system", () => {
       cores: [{ machine: "a", state: "running", streams: 7, version: "1.2.3" }, { machine: "b" }],
     });
     const failed = { state: "not_ready", detail: "fsync is off", since };
-    for (const name of ["database", "ingest committer"])
+    for (const name of ["database", "committer"])
       expect(partOf(report, name, "a")).toMatchObject(failed);
     expect(partOf(report, "database", "b")).toMatchObject({ state: "ready", since: began });
+    // Both endpoints check the database.
+    expect(report.parts.filter(({ name, of }) => name === "database" && of === "a")).toHaveLength(
+      1,
+    );
     // Those that need attention come first.
     expect(report.parts.slice(0, 2).map(({ state }) => state)).toEqual(["not_ready", "not_ready"]);
   });

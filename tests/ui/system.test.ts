@@ -56,21 +56,26 @@ describe("the page of the system", () => {
     const report = reportAs("core-2", () => !isFull);
     await report();
     const { page, messages, layoutShift } = await visit("/system");
-    await see(page, /^1 of \d+ parts needs attention$/);
+    await see(page, /^1 of \d+ components needs attention$/);
     const first = page
-      .getByRole("table", { name: /^Parts/ })
+      .getByRole("table", { name: /^Components/ })
       .getByRole("row")
       .nth(1);
-    await first.getByText("ingest committer of core-2").waitFor();
-    await first.getByText("not ready", { exact: true }).waitFor();
-    await first.getByText("the last commit failed: no space left on device").waitFor();
-    expect(await first.locator("time").count()).toBe(1);
-    expect(await page.getByRole("table", { name: "Cores" }).getByRole("row").count()).toBe(3);
+    await first.getByText("Ingest", { exact: true }).waitFor();
+    await first.getByText("not ready", { exact: true }).first().waitFor();
+    await first.getByText("the last commit failed: no space left on device").first().waitFor();
+    await first.getByText(/^What to do: Look at PostgreSQL's disk/).waitFor();
     expect(await layoutShift()).toBeLessThan(0.01);
+    await first.getByText("2 checks").click();
+    await first.getByText(/^core-1 since/).waitFor();
+    expect(await page.getByRole("table", { name: "Cores" }).getByRole("row").count()).toBe(3);
+    const database = page.getByRole("row").filter({ hasText: "Database" });
+    await database.getByText("2 checks").click();
     isFull = false;
     await report();
     await press(page, "Refresh");
-    await see(page, /^All \d+ parts are ready$/);
+    await see(page, /^All \d+ components are ready$/);
+    await see(database, /Retention: /);
     expect(messages).toEqual([]);
   });
 

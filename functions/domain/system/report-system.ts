@@ -120,14 +120,17 @@ const corePartsOf = (report: CoreReport, state: CoreState, now: number): SystemP
     return [{ area: "core", of: machine, name: "process", state: "not_ready", detail, since }];
   }
   return [
-    ...checks.map(({ endpoint, name, status, detail, since }) => ({
-      area: "core" as const,
-      of: machine,
-      detail,
-      since,
-      name: endpoint === "core" || endpoint === name ? name : `${endpoint} ${name}`,
-      state: status,
-    })),
+    // Two endpoints run some checks, under one name.
+    ...checks
+      .filter(({ name }, index) => checks.findIndex((each) => each.name === name) === index)
+      .map(({ name, status: state, detail, since }) => ({
+        area: "core" as const,
+        of: machine,
+        name,
+        state,
+        detail,
+        since,
+      })),
     ...Object.entries(certificates).map(([name, expiresAt]) =>
       certificatePartOf({ machine, name, expiresAt }, now),
     ),

@@ -1,22 +1,17 @@
 import { Show } from "solid-js";
 import { filterToParams } from "#proto/fleet-health/filter.ts";
-import { type PartState, type SystemPart, SystemReport } from "#proto/system/report.ts";
+import { groupParts, isIll } from "#proto/system/parts.ts";
+import { type PartState, SystemReport } from "#proto/system/report.ts";
 import { type RecordColumns, RecordTable } from "../design/records.tsx";
 import { List, Loaded } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { createPage, PageFrame, Time, TimeCell } from "../shell/page.tsx";
+import { createPage, PageFrame, Time } from "../shell/page.tsx";
 import { Calendar } from "./calendar.tsx";
+import { Components } from "./components.tsx";
 import { PartMark } from "./part-mark.tsx";
 import { Trust } from "./trust.tsx";
 
 type Core = SystemReport["cores"][number];
-
-const partColumns: RecordColumns<SystemPart> = {
-  Part: (part) => plainText(nameOf(part)),
-  State: ({ state }) => <PartMark state={state} />,
-  Since: ({ since }) => <TimeCell at={since} none="not recorded" />,
-  Detail: ({ detail }) => <span class="system-detail">{plainText(detail)}</span>,
-};
 
 const coreColumns: RecordColumns<Core> = {
   Machine: ({ machine }) => plainText(machine),
@@ -62,12 +57,7 @@ export const SystemPage = () => {
             <p class="system-headline">
               <PartMark state={known().state} words={headlineOf(known())} />
             </p>
-            <RecordTable
-              label="Parts, those that need attention first"
-              columns={partColumns}
-              rows={known().parts}
-              isFailed={({ state }) => state === "not_ready"}
-            />
+            <Components parts={known().parts} />
             <h2>Cores</h2>
             <RecordTable
               label="Cores"
@@ -114,18 +104,12 @@ const coreStates: Readonly<Record<Core["state"], PartState>> = {
   stopped: "disabled",
 };
 
-const nameOf = ({ area, of, name }: SystemPart) => {
-  if (area === "export") return `export ${of}`;
-  const part = name.replaceAll("_", " ");
-  return of === null ? part : `${part} of ${of}`;
-};
-
-const headlineOf = ({ parts, state }: SystemReport) => {
-  const shown = parts.filter((part) => part.state !== "disabled");
-  const bad = shown.filter((part) => part.state === "not_ready" || part.state === "warning");
-  return state === "not_ready" || state === "warning"
-    ? `${formatCount(bad.length)} of ${formatCountOf(shown.length, "part")} ${bad.length === 1 ? "needs" : "need"} attention`
-    : `All ${formatCountOf(shown.length, "part")} are ready`;
+const headlineOf = ({ parts }: SystemReport) => {
+  const groups = groupParts(parts);
+  const ill = groups.filter(({ worst }) => isIll(worst));
+  return ill.length > 0
+    ? `${formatCount(ill.length)} of ${formatCountOf(groups.length, "component")} ${ill.length === 1 ? "needs" : "need"} attention`
+    : `All ${formatCountOf(groups.length, "component")} are ready`;
 };
 
 const databaseFacts = ({ database }: SystemReport): string[] => [
