@@ -136,6 +136,8 @@ export const auditSentences = {
     "could not silence the watch {target}",
   ),
   "watch.test": event("sent/send a test of the watch {target}"),
+  "line.take": event("took/take the line {target} of Now[: {sentence}]"),
+  "line.release": event("released/release the line {target} of Now[, which {taken_by} had taken]"),
   "host.nudge": event("asked {target} to act now: {nudge}", "could not ask {target} to act now"),
   "host_diag.request": event("requested/request the diagnostics of {target}"),
   "host_diag.read": event("read/read the diagnostics of {target}"),

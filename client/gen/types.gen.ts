@@ -285,6 +285,14 @@ export type Cidr = string;
 
 export type Cidrs = Array<Cidr>;
 
+export type ClaimBody = {
+    /**
+     * must not hold control characters; must be well-formed Unicode
+     */
+    key: string;
+    note?: string | null;
+};
+
 export type ClientCertificateHeaderInvalidOrMalformedJsonProblem = Problem & {
     code?: 'client_certificate_header_invalid' | 'malformed_json';
 };
@@ -1230,6 +1238,13 @@ export type Labels = {
     [key: string]: string;
 };
 
+export type LineClaim = {
+    id: string;
+    by: string;
+    at: string;
+    note: string | null;
+};
+
 export type ListedConfig = {
     id: string;
     name: string | null;
@@ -1346,12 +1361,7 @@ export type NowLine = {
     sentence: string;
     evidence: string | null;
     path: string;
-    taken: {
-        id: string;
-        by: string;
-        at: string;
-        note: string | null;
-    } | null;
+    taken: LineClaim | null;
 };
 
 export type NowReport = {
@@ -4843,6 +4853,96 @@ export type TestWatchResponses = {
 
 export type TestWatchResponse = TestWatchResponses[keyof TestWatchResponses];
 
+export type ReportNowData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/now';
+};
+
+export type ReportNowErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ReportNowError = ReportNowErrors[keyof ReportNowErrors];
+
+export type ReportNowResponses = {
+    /**
+     * The lines, and figures of the last 24 hours
+     */
+    200: NowReport;
+};
+
+export type ReportNowResponse = ReportNowResponses[keyof ReportNowResponses];
+
+export type TakeLineData = {
+    body: ClaimBody;
+    path?: never;
+    query?: never;
+    url: '/v1/now/claims';
+};
+
+export type TakeLineErrors = {
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    409: ConflictProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
+};
+
+export type TakeLineError = TakeLineErrors[keyof TakeLineErrors];
+
+export type TakeLineResponses = {
+    /**
+     * Who has the line
+     */
+    201: LineClaim;
+};
+
+export type TakeLineResponse = TakeLineResponses[keyof TakeLineResponses];
+
+export type ReleaseLineData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/now/claims/{id}';
+};
+
+export type ReleaseLineErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ReleaseLineError = ReleaseLineErrors[keyof ReleaseLineErrors];
+
+export type ReleaseLineResponses = {
+    /**
+     * Nobody has the line
+     */
+    204: void;
+};
+
+export type ReleaseLineResponse = ReleaseLineResponses[keyof ReleaseLineResponses];
+
 export type ExportCollectorConfigsData = {
     body?: never;
     path?: never;
@@ -5096,33 +5196,6 @@ export type PreviewRolloutResponses = {
 };
 
 export type PreviewRolloutResponse = PreviewRolloutResponses[keyof PreviewRolloutResponses];
-
-export type ReportNowData = {
-    body?: never;
-    path?: never;
-    query?: never;
-    url: '/v1/now';
-};
-
-export type ReportNowErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ReportNowError = ReportNowErrors[keyof ReportNowErrors];
-
-export type ReportNowResponses = {
-    /**
-     * The lines, and figures of the last 24 hours
-     */
-    200: NowReport;
-};
-
-export type ReportNowResponse = ReportNowResponses[keyof ReportNowResponses];
 
 export type ReportFleetHealthData = {
     body?: never;

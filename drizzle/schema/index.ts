@@ -13,6 +13,7 @@ export * from "./fleet-history.ts";
 export * from "./health.ts";
 export * from "./ingest.ts";
 export * from "./inventory.ts";
+export * from "./now.ts";
 export * from "./operator.ts";
 export * from "./rollout.ts";
 export * from "./scim.ts";

@@ -11,6 +11,8 @@ import { flushEnrollmentRefusals } from "../domain/enrollment/flush-refusals.ts"
 import { deleteOldDiags } from "../domain/fleet/diags.ts";
 import { judgeChanges } from "../domain/fleet/judge-changes.ts";
 import { createHistoryKeeper } from "../domain/fleet/keep-history.ts";
+import { endClaims } from "../domain/now/claims.ts";
+import { createNowFinder } from "../domain/now/report-now.ts";
 import { advanceRollout } from "../domain/rollout/advance.ts";
 import { createVolumeKeeper } from "../domain/volume/keep-volume.ts";
 import { deliverMessages, type SendRequest } from "../domain/watch/deliver.ts";
@@ -64,6 +66,12 @@ export const coreJobsOf = (core: Core, { send }: { send: SendRequest }): Job[] =
       "watch messages",
       2_000,
       async (signal) => counted("sent", await deliverMessages(core, send, signal)),
+    ],
+    [
+      "line claims",
+      minuteMs,
+      async () =>
+        counted("ended", await endClaims(core, createNowFinder({ ...core, db: core.reports }))),
     ],
     // One hour at a time after an outage, so that a clock that jumps ahead is noticed (retention-clock.ts) before many unfinished hours are
     // settled.

@@ -57,7 +57,7 @@ import { setupReports } from "./collector/setup.ts";
 import { volumeReports } from "./collector/volume/report.ts";
 import { watchActs, watchChanges, watchReports } from "./collector/watches.ts";
 import { directoryReports } from "./directory/status.ts";
-import { nowReports } from "./now.ts";
+import { nowRoutes } from "./now.ts";
 import { openApiRoute } from "./openapi.ts";
 import { authorizationRoutes, codeRedemption, deviceRoutes } from "./operator/program-sign-ins.ts";
 import { sessionRoutes } from "./operator/sessions.ts";
@@ -129,6 +129,7 @@ const operatorEntries = (core: Core): readonly Entry[] => [
   watchReports(core),
   watchChanges(core),
   watchActs(core),
+  nowRoutes(core),
 ];
 
 const reportEntries = (core: Core): readonly Entry[] => [
@@ -139,7 +140,6 @@ const reportEntries = (core: Core): readonly Entry[] => [
   rolloutReports(core),
   exportRolloutTargetsRoute(core),
   rolloutPreviews(core),
-  nowReports(core),
   healthReports(core),
   facetReports(core),
   timelineReports(core),

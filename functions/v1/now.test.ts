@@ -1,10 +1,15 @@
+import { eq } from "drizzle-orm";
 import { expect, it } from "vitest";
+import { watch } from "#drizzle/schema/watch.ts";
+import { endClaims } from "#functions/domain/now/claims.ts";
+import { createNowFinder } from "#functions/domain/now/report-now.ts";
 import { evaluateWatches } from "#functions/domain/watch/run-watches.ts";
+import { minuteMs } from "#kit/clock.ts";
 import type { NowReport } from "#proto/now/report.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
-const { admin, auditor, clock, core } = test;
+const { admin, auditor, clock, core, db } = test;
 await test.seedFleet(40);
 
 /** Returns the number of rows that the path of a line opens. */
@@ -12,29 +17,95 @@ const rowsOf = async (path: string) => {
   const { search } = new URL(path, "https://web.test");
   return (await test.health(`limit=1000&${search.slice(1)}`)).items.length;
 };
+const readNow = () => auditor.read<NowReport>("/v1/now");
+const { body: stale } = await admin.post("/v1/collector/watches", {
+  name: "stale hosts",
+  filter: "state:stale",
+  more_than: 1,
+  for_seconds: 0,
+});
+const key = `watch:${stale.id}`;
+const evaluate = async (more_than = 1) => {
+  await clock.advance(10_000);
+  await db
+    .update(watch)
+    .set({ moreThan: more_than })
+    .where(eq(watch.id, String(stale.id)));
+  await evaluateWatches(core);
+};
+const take = (note?: string) => admin.post("/v1/now/claims", { key, note });
+const release = (id: unknown) => admin.delete(`/v1/now/claims/${id}`);
+const takenNow = async () => (await readNow()).lines.find((line) => line.key === key)?.taken;
+/** Runs the job that ends claims, minutes later. */
+const endLater = async (minutes: number) => {
+  await clock.advance(minutes * minuteMs);
+  return endClaims(core, createNowFinder(core));
+};
 
 it("has a line for each watch that fires, whose count is the rows that its path opens", {
   tags: "workerd",
 }, async () => {
-  expect((await auditor.read<NowReport>("/v1/now")).lines).toEqual([]);
-  const { body } = await admin.post("/v1/collector/watches", {
-    name: "stale hosts",
-    filter: "state:stale",
-    more_than: 1,
-    for_seconds: 0,
-  });
-  await clock.advance(10_000);
-  await evaluateWatches(core);
-  const { lines } = await auditor.read<NowReport>("/v1/now");
+  expect((await readNow()).lines).toEqual([]);
+  await evaluate();
+  const { lines } = await readNow();
   const count = await rowsOf("/fleet?state=stale");
   expect(lines).toMatchObject([
     {
-      key: `watch:${body.id}`,
+      key,
       severity: "critical",
       count,
+      since: clock.iso(),
       sentence: `${count} hosts match “stale hosts”, which allows 1.`,
       path: "/fleet?state=stale",
       taken: null,
     },
   ]);
+});
+
+it("lets one person take a line, with a note, audited, until it is released", {
+  tags: "workerd",
+}, async () => {
+  const { status, body } = await take("the network team is on it");
+  const taken = { id: body.id, by: "ada@example.test", at: clock.iso() };
+  expect([status, body]).toEqual([201, { ...taken, note: "the network team is on it" }]);
+  expect(await takenNow()).toEqual(body);
+  expect((await take()).body).toMatchObject({ code: "conflict" });
+  expect(await test.lastEvent("action=line.take")).toMatchObject({
+    target: { type: "line", id: key },
+    reason: "the network team is on it",
+  });
+  expect((await release(body.id)).status).toBe(204);
+  expect((await release(body.id)).status).toBe(404);
+  expect(await takenNow()).toBeNull();
+  const unknown = await admin.post("/v1/now/claims", { key: "watch:none" });
+  expect(unknown.status).toBe(404);
+  expect((await auditor.post("/v1/now/claims", { key })).status).toBe(403);
+});
+
+it("ends a claim with its cause, and not for a moment without it", async () => {
+  await take();
+  await evaluate(1000);
+  expect([await endLater(1), await endLater(3)]).toEqual([0, 0]);
+  await db
+    .update(watch)
+    .set({ isFiring: true })
+    .where(eq(watch.id, String(stale.id)));
+  expect([await endLater(1), await endLater(9)]).toEqual([0, 0]);
+  await evaluate(1000);
+  expect([await endLater(1), await endLater(5)]).toEqual([0, 1]);
+  expect(await test.lastEvent("action=line.release")).toMatchObject({
+    actor: { type: "system" },
+    reason_code: "cause_ended",
+    details: { taken_by: "ada@example.test" },
+  });
+});
+
+it("leaves the next episode untaken at once", async () => {
+  await evaluate(1);
+  await take("the first time");
+  await evaluate(1000);
+  await evaluate(1);
+  expect(await takenNow()).toBeNull();
+  expect((await take("the second time")).status).toBe(201);
+  expect(await takenNow()).toMatchObject({ note: "the second time" });
 });

@@ -26,8 +26,8 @@ export const nowKinds = [
 /** The most lines of a report. */
 export const nowLinesMax = 200;
 
-/** Who has taken a line, when, and what for. */
-const LineClaim = v.strictObject({
+/** Who has taken a line, when, and what for: response of `POST /v1/now/claims`; `DELETE /v1/now/claims/{id}` releases it. */
+export const LineClaim = v.strictObject({
   id: Id,
   by: v.string(),
   at: IsoTimestamp,

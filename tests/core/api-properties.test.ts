@@ -1,7 +1,10 @@
 import { readFileSync, writeFileSync } from "node:fs";
+import { eq } from "drizzle-orm";
 import fc from "fast-check";
 import { afterAll, expect, it } from "vitest";
 import { hostDiag } from "#drizzle/schema/diag.ts";
+import { lineClaim } from "#drizzle/schema/now.ts";
+import { watch } from "#drizzle/schema/watch.ts";
 import { writeStatement } from "#functions/domain/completeness/write-statement.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { noteQueues } from "#functions/store/ingest/queues.ts";
@@ -113,7 +116,13 @@ const watches = {
   changeWatch: await createWatch("changed"),
   deleteWatch: await createWatch("deleted"),
   other: await createWatch("kept"),
+  shown: await createWatch("a line of Now"),
 };
+// It is a line because core cannot count its hosts.
+await test.db.update(watch).set({ fault: "unknown" }).where(eq(watch.id, watches.shown));
+const claim = { takenAt: new Date(clock.now()), takenBy: "ada", note: null, goneSince: null };
+const claimId = "01920000-0000-7000-8000-00000000c1a1";
+await test.db.insert(lineClaim).values({ id: claimId, key: "missing", ...claim });
 const applied = { complete: true, policies: [], watches: [], inventory: null, assignments: [] };
 const setBody = { revision: 0, content: applied };
 await test.admin.put("/v1/collector/applied-sets/a-set", setBody);
@@ -217,6 +226,7 @@ const known: KnownValues = {
   since: ["2h"],
   session_id: ["a".repeat(43)],
   expires_at: ["2030-01-31T08:00:00Z"],
+  key: [`watch:${watches.shown}`],
   request_id: [openDiag],
   bundle: ["{}"],
 };
@@ -237,6 +247,7 @@ const idsOf = ({ path, operationId }: Documented, name: string) => {
   if (path.includes("/configs/")) return [String(config.id)];
   if (path.includes("/rollouts/"))
     return [rollouts[operationId as keyof typeof rollouts] ?? rollouts.other];
+  if (path.includes("/claims/")) return [claimId];
   if (path.includes("/watches/"))
     return [watches[operationId as keyof typeof watches] ?? watches.other];
   if (path.includes("/chat/"))

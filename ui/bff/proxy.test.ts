@@ -62,7 +62,7 @@ const expectParts = async (answer: Response, send: (text: string) => void, parts
 };
 
 describe("the routes of core that a browser reaches", () => {
-  it("are everything that operators may read, the request for diagnostics, watches and chat; nothing else of core's router", () => {
+  it("are everything that operators may read, the request for diagnostics, watches, claims and chat; nothing else of core's router", () => {
     const patterns = proxiedRoutes.map(([method, path]) => `${method} /v1${path}`);
     const chat = patterns.filter((pattern) => pattern.includes("/v1/chat/"));
     const readable = web.core.routes
@@ -81,6 +81,8 @@ describe("the routes of core that a browser reaches", () => {
       "DELETE /v1/collector/watches/:id",
       "POST /v1/collector/watches/:id/silence",
       "POST /v1/collector/watches/:id/test",
+      "POST /v1/now/claims",
+      "DELETE /v1/now/claims/:id",
     ]);
   });
 

@@ -15,7 +15,7 @@ const conversation = "/chat/sessions/:id";
 
 /**
  * The routes of core that a browser reaches under `/api/core`: all that operators may read, the request for a host's diagnostics, and the
- * changes of watches and conversations. Every other path is 404.
+ * changes of watches, claims and conversations. Every other path is 404.
  */
 export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: string])[] = [
   ...readableRoutes.map((path): [ProxiedMethod, string] => ["GET", path]),
@@ -25,6 +25,8 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["DELETE", watch],
   ["POST", `${watch}/silence`],
   ["POST", `${watch}/test`],
+  ["POST", "/now/claims"],
+  ["DELETE", "/now/claims/:id"],
   ["POST", "/chat/sessions"],
   ["PUT", conversation],
   ["DELETE", conversation],

@@ -129,6 +129,7 @@ const timesOfOperators: Readonly<Record<string, readonly string[]>> = {
   audit_verification: ["checked_at", "checked_since", "pass_started_at"],
   core_report: ["reported_at"],
   applied_set: ["updated_at"],
+  line_claim: ["taken_at"],
 };
 
 /**

@@ -15,3 +15,7 @@ const view = viewOf(OutageView);
 
 const outageView = (outage: Outage): OutageView =>
   view({ ...outage, isClockSkip: outage.isClockSkip || undefined });
+
+/** Returns the outage during which nothing changes its state, as an optional property. */
+export const heldByView = (outage: Outage | undefined): { held_by?: OutageView } =>
+  outage ? { held_by: outageView(outage) } : {};

@@ -13,7 +13,6 @@ import {
 } from "#functions/domain/watch/watches.ts";
 import { resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
-import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import type { DescribedWatch } from "#functions/store/watch/watches.ts";
 import { watchStates } from "#proto/watch/vocabulary.ts";
 import {
@@ -24,7 +23,7 @@ import {
   WatchDetail,
   WatchList,
 } from "#proto/watch/watch.ts";
-import { outagesView } from "./outages.ts";
+import { heldByView } from "./outages.ts";
 
 /** The routes that read watches, which fire when more hosts match a filter than allowed. */
 export const watchReports = (core: Pick<Core, "config" | "watches" | "db" | "clock">) =>
@@ -62,12 +61,6 @@ export const watchReports = (core: Pick<Core, "config" | "watches" | "db" | "clo
   }));
 
 const eventView = viewOf(WatchDetail.entries.history.item);
-
-/** Returns the outage during which no watch is evaluated, as an optional property. */
-const heldByView = (outage: Outage | undefined) => {
-  const [held_by] = outagesView(outage ? [outage] : []).outages ?? [];
-  return held_by ? { held_by } : {};
-};
 
 const example = { name: "stale hosts", filter: "state:stale", more_than: 5, for_seconds: 600 };
 

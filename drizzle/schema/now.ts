@@ -1,0 +1,14 @@
+import { nullable, table, text, timestamp, uuid } from "./columns.ts";
+
+/** Who works on a line of *Now*. */
+export const lineClaim = table("line_claim", {
+  id: uuid().primaryKey(),
+  /** The key of the line (proto/now/report.ts). */
+  key: text().unique("line_claim_key"),
+  takenAt: timestamp(),
+  /** As the audit log shows the person. */
+  takenBy: text(),
+  note: nullable.text(),
+  /** Since when core has found no such line; null while there is one. */
+  goneSince: nullable.timestamp(),
+});
