@@ -633,6 +633,7 @@ export type FleetCompleteness = {
     from: string;
     to: string;
     settled_until: TimestampOrNull;
+    settles_at: TimestampOrNull;
     hosts: number;
     hosts_listed: number;
     hours: Array<{
@@ -659,7 +660,13 @@ export type FleetCompleteness = {
         runs: Array<{
             state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted' | null;
             hours: number;
+            shortages: Array<{
+                kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items' | 'unknown';
+                count: number | null;
+                reason?: string;
+            }>;
         }>;
+        open_queues: Array<string>;
     }>;
     next_cursor: string | null;
 };

@@ -218,7 +218,7 @@ export const graceMs = 15 * minuteMs;
 /** The clocks of a host and of core may differ by so much. */
 export const clockSkewMs = 2 * minuteMs;
 /** Accounts are cut to whole milliseconds at both ends. */
-const toleranceMs = 1_000;
+export const toleranceMs = 1_000;
 
 /** Whether accounts of a queue cover a time of their hour without a hole; null: those of any queue. */
 export const isCovered = (

@@ -123,8 +123,16 @@ const HostStrip = v.strictObject({
   worst: v.nullable(ListedHour),
   /** The start of its first hour of the range; hours before a host existed are none. */
   from: IsoTimestamp,
-  /** The states of its hours from then on, in order: each for a number of hours in a row. */
-  runs: v.array(v.strictObject({ state: v.nullable(State), hours: v.number() })),
+  /** The states of its hours from then on, in order: each for a number of hours in a row, and what these are short of together. */
+  runs: v.array(
+    v.strictObject({
+      state: v.nullable(State),
+      hours: v.number(),
+      shortages: v.array(ShortageView),
+    }),
+  ),
+  /** The queues whose accounts these hours wait for; empty where core knows none by name. */
+  open_queues: v.array(v.string()),
 });
 
 /** A host, and its hours in the range. */
@@ -137,6 +145,8 @@ export const FleetCompleteness = v.strictObject({
   to: IsoTimestamp,
   /** The end of the last hour of the range whose states are settled; null for none. */
   settled_until: TimestampOrNull,
+  /** When core settles the next hour; null while no host is enrolled. */
+  settles_at: TimestampOrNull,
   /** The hosts that have a state in that hour. */
   hosts: v.number(),
   /** The hosts of the list, on all its pages: those with an hour in one of its states. */

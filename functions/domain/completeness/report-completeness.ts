@@ -1,6 +1,6 @@
 import type { Core, ReadCore } from "#functions/core.ts";
 import { requireFound } from "#functions/problems.ts";
-import { type DayRow, dayAt, findDays } from "#functions/store/completeness/days.ts";
+import { type DayRow, dayAt, findDays, findSettling } from "#functions/store/completeness/days.ts";
 import {
   findHostAccounts,
   findHostFacts,
@@ -27,12 +27,16 @@ import { noLosses } from "#proto/completeness/account.ts";
 import { type HourNote, unpackNotes } from "#proto/completeness/hour-note.ts";
 import {
   type AccountFacts,
+  graceMs,
   type HourAccounts,
   type HourState,
   type HourStatus,
+  pendingStates,
+  type QueueFacts,
   stateOfByte,
   stateOfHour,
   sumHour,
+  toleranceMs,
 } from "#proto/completeness/hour-state.ts";
 import { readLosses } from "#proto/completeness/lost-ranges.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
@@ -167,17 +171,18 @@ const settledHours = (
   return hours.filter(({ hourMs, state }) => state !== null || isOfHost(hourMs));
 };
 
-/** A host with matching hours, and all its hours of the range. */
+/** A host with matching hours, all its hours of the range, and the queues whose accounts these wait for. */
 export interface HostStates extends MatchingHost {
   name: EnrolledHost | undefined;
   settled: SettledHour[];
+  openQueues: string[];
 }
 
 const withHours = async (
   { db }: Pick<Core, "db">,
   range: HourRange,
   matching: readonly MatchingHost[],
-): Promise<HostStates[]> => {
+): Promise<Omit<HostStates, "openQueues">[]> => {
   const hosts = matching.map(({ host }) => host);
   const [days, names] = await Promise.all([
     findDays(db, hosts, daysOf(range)),
@@ -190,9 +195,34 @@ const withHours = async (
   });
 };
 
+/** Returns the ids of the queues that could still send the account of one of these hours. */
+const openQueuesOf = (queues: readonly QueueFacts[], settled: readonly SettledHour[]): string[] => {
+  const last = settled.findLast(({ state }) => state !== null && pendingStates.includes(state));
+  if (last === undefined) return [];
+  const endMs = last.hourMs + hourLengthMs;
+  return queues
+    .filter(
+      (queue) => queue.endMs === null && (queue.accountedThroughMs ?? 0) < endMs - toleranceMs,
+    )
+    .flatMap(({ queueId }) => queueId || []);
+};
+
+/** Returns when core settles the next hour, which is the first host's first one at the earliest; null without a host. */
+const nextSettlingMs = async ({
+  db,
+  clock,
+}: Pick<Core, "db" | "clock">): Promise<number | null> => {
+  const { hourMs, enrolledMs } = await findSettling(db);
+  if (enrolledMs === null) return null;
+  // A core that has settled nothing begins with the newest hour that is due.
+  const afterMs = hourMs === null ? clock.now() - graceMs - hourLengthMs : hourMs;
+  const nextMs = Math.max(afterMs + hourLengthMs, enrolledMs);
+  return Math.floor(nextMs / hourLengthMs) * hourLengthMs + hourLengthMs + graceMs;
+};
+
 /** Returns the number of hosts in each state for each hour, and a page of the hosts with matching hours. */
 export const reportFleetHours = async (
-  core: Pick<Core, "db" | "hourColumns">,
+  core: Pick<Core, "db" | "clock" | "hourColumns">,
   filter: HourFilter,
   page: { after: MatchingHost | null; limit: number },
 ): Promise<{
@@ -200,12 +230,25 @@ export const reportFleetHours = async (
   total: number;
   hosts: HostStates[];
   next: MatchingHost | null;
+  settlesMs: number | null;
 }> => {
-  const [counts, { rows, total, next }] = await Promise.all([
+  const [counts, { rows, total, next }, settlesMs] = await Promise.all([
     findHourCounts(core.db, filter),
     findMatchingHosts(core.db, filter, page, core.hourColumns),
+    nextSettlingMs(core),
   ]);
-  return { counts, total, hosts: await withHours(core, filter, rows), next };
+  const [hosts, facts] = await Promise.all([
+    withHours(core, filter, rows),
+    findHostFacts(
+      core.db,
+      rows.map(({ host }) => host),
+    ),
+  ]);
+  const withQueues = hosts.map((each) => ({
+    ...each,
+    openQueues: openQueuesOf(facts.get(each.host)?.queues ?? [], each.settled),
+  }));
+  return { counts, total, hosts: withQueues, next, settlesMs };
 };
 
 /** A matching hour of a host. */

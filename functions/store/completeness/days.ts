@@ -9,6 +9,7 @@ import {
   asIs,
   orNull,
   type RowOf,
+  readOne,
   readRow,
   readRows,
   texts,
@@ -133,6 +134,17 @@ const progressColumns = {
   deliveredStream: orNull(String),
   deliveredThrough: orNull(BigInt),
 };
+
+/** Finds the start of the last settled hour, and when the first host enrolled; null for none. */
+export const findSettling = (
+  db: Executor,
+): Promise<{ hourMs: number | null; enrolledMs: number | null }> =>
+  readOne(
+    db,
+    { hourMs: orNull(Date.parse), enrolledMs: orNull(Date.parse) },
+    sql`
+    select (select hour from completeness_progress) as hour_ms, (select min(enrolled_at) from collector_identity) as enrolled_ms`,
+  );
 
 const leaseSeconds = 60;
 

@@ -1,9 +1,11 @@
+import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { exportStatement } from "#functions/domain/completeness/export-statement.ts";
 import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
 import { writeStatement } from "#functions/domain/completeness/write-statement.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { noteQueues } from "#functions/store/ingest/queues.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { FleetCompleteness, HostCompleteness } from "#proto/completeness/report.ts";
 import { exportThrough, storeAccount } from "#tests/support/accounts.ts";
@@ -22,6 +24,13 @@ for (const [index, dropped] of [0, 310, 7].entries()) {
   await storeAccount(db, b.identity, first + index * hourMs, { queueFull: dropped });
 }
 await storeAccount(db, c.identity, first, { xid: 200n });
+const queueOfC = createHash("md5").update(c.identity).digest();
+await noteQueues(
+  db,
+  [{ hostId: c.identity, queueId: queueOfC, sendsAccounts: true }],
+  new Date(clock.now()),
+);
+const settlesFirst = (await test.auditor.get<FleetCompleteness>("/v1/collector/completeness")).body;
 await clock.advance(first + 3 * hourMs + 16 * 60_000 - clock.now());
 await db.execute(sql`insert into completeness_progress (hour, received_before)
   values (${new Date(first - hourMs).toISOString()}::timestamptz, ${new Date(first).toISOString()}::timestamptz)`);
@@ -105,6 +114,12 @@ describe("the completeness of a host", () => {
 });
 
 describe("the completeness of the fleet", () => {
+  it("says when core settles the next hour, before the first one too", async () => {
+    const minutes = (count: number) => new Date(first + count * 60_000).toISOString();
+    expect(settlesFirst).toMatchObject({ settled_until: null, settles_at: minutes(75) });
+    expect(await fleet("limit=1")).toMatchObject({ settles_at: minutes(4 * 60 + 15) });
+  });
+
   it("counts the hosts of each state by hour, and lists those with the most incomplete hours first", {
     tags: "workerd",
   }, async () => {
@@ -131,9 +146,13 @@ describe("the completeness of the fleet", () => {
     });
     expect(body.items[0]).toMatchObject({ from: at(0) });
     expect(body.items[0]?.runs).toEqual([
-      { state: "complete", hours: 1 },
-      { state: "short", hours: 2 },
-      { state: null, hours: 1 },
+      { state: "complete", hours: 1, shortages: [] },
+      { state: "short", hours: 2, shortages: [{ kind: "dropped", count: 317 }] },
+      { state: null, hours: 1, shortages: [] },
+    ]);
+    expect(body.items.map(({ open_queues }) => open_queues)).toEqual([
+      [],
+      [queueOfC.toString("hex")],
     ]);
   });
 

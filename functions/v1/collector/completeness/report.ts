@@ -17,7 +17,11 @@ import {
   type Shortage,
   shortageKinds,
 } from "#proto/completeness/hour-state.ts";
-import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts";
+import {
+  FleetCompleteness,
+  type HostStrip,
+  type ShortageView,
+} from "#proto/completeness/report.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";
 import { Identifier } from "#proto/values.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "./hour.ts";
@@ -42,7 +46,7 @@ export const completenessReports = (core: Pick<Core, "config" | "db" | "clock" |
               : { fromMs: Number(from), toMs: Number(to) };
           const filter = { ...range, states: statesOf(query.state), host: query.host ?? null };
           const after = host === undefined ? null : { hours: Number(hours), host };
-          const { counts, total, hosts, next } = await reportFleetHours(core, filter, {
+          const { counts, total, hosts, next, settlesMs } = await reportFleetHours(core, filter, {
             after,
             limit: query.limit,
           });
@@ -52,6 +56,7 @@ export const completenessReports = (core: Pick<Core, "config" | "db" | "clock" |
             from: rfc3339(range.fromMs),
             to: rfc3339(range.toMs),
             settled_until: last === undefined ? null : rfc3339(last.hourMs + hourLengthMs),
+            settles_at: settlesMs === null ? null : rfc3339(settlesMs),
             hosts:
               last === undefined
                 ? 0
@@ -96,7 +101,7 @@ const statesOf = (asked: readonly HourState[] | undefined): readonly HourState[]
   asked === undefined ? incompleteStates : hourStates.filter((state) => asked.includes(state));
 
 const stripView = (
-  { host, name, hours, settled }: HostStates,
+  { host, name, hours, settled, openQueues }: HostStates,
   states: readonly HourState[],
 ): HostStrip => {
   const worst = worstOf(settled.filter(({ state }) => state !== null && states.includes(state)));
@@ -110,6 +115,7 @@ const stripView = (
       : null,
     from: rfc3339(settled[0]?.hourMs ?? 0),
     runs: runsOf(settled),
+    open_queues: openQueues,
   };
 };
 
@@ -124,13 +130,26 @@ const worstOf = (hours: readonly SettledHour[]): SettledHour | undefined =>
 
 const runsOf = (settled: readonly SettledHour[]): HostStrip["runs"] => {
   const runs: HostStrip["runs"] = [];
-  for (const { state } of settled) {
+  for (const { state, note } of settled) {
+    const shortages = shortageViews(note);
     const last = runs.at(-1);
-    if (last?.state === state) last.hours += 1;
-    else runs.push({ state, hours: 1 });
+    if (last?.state === state) {
+      last.hours += 1;
+      last.shortages = sumShortages([...last.shortages, ...shortages]);
+    } else runs.push({ state, hours: 1, shortages });
   }
   return runs;
 };
+
+/** Adds up shortages of the same kind and reason; one that nobody can count stays so. */
+const sumShortages = (shortages: readonly ShortageView[]): ShortageView[] =>
+  [...Map.groupBy(shortages, ({ kind, reason }) => `${kind} ${reason}`).values()].flatMap(
+    ([first, ...others]) =>
+      first === undefined ? [] : { ...first, count: others.reduce(addCount, first.count) },
+  );
+
+const addCount = (sum: number | null, { count }: ShortageView) =>
+  sum === null || count === null ? null : sum + count;
 
 const shortageText = (shortages: readonly Shortage[], kind: Shortage["kind"]) => {
   const found = shortages.filter((shortage) => shortage.kind === kind);
