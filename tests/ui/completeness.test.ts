@@ -1,7 +1,10 @@
+import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
 import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
+import { noteQueues } from "#functions/store/ingest/queues.ts";
 import { hourMs, systemClock } from "#kit/clock.ts";
+import type { FleetCompleteness } from "#proto/completeness/report.ts";
 import { exportThrough, storeAccount } from "../support/accounts.ts";
 import { createTestToken, type TestCollector } from "../support/collector.ts";
 import {
@@ -14,6 +17,8 @@ import {
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 let shop: TestCollector;
+let gone: TestCollector;
+const queueOf = ({ identity }: TestCollector) => createHash("md5").update(identity).digest("hex");
 const thisHour = Date.now() - (Date.now() % hourMs);
 /** The hour that is short, seven hours ago. */
 const short = thisHour - 7 * hourMs;
@@ -24,9 +29,17 @@ beforeAll(async () => {
   const { enroll } = await createTestToken(web.core);
   shop = await enroll("shop-3");
   const others = [await enroll("shop-1"), await enroll("shop-2")];
-  const gone = await enroll("shop-4");
+  gone = await enroll("shop-4");
   await db.execute(sql`update collector_identity set enrolled_at = now() - interval '30 days'`);
   await db.execute(sql`update fleet_status set enrolled_at = now() - interval '30 days'`);
+  await db.execute(
+    sql`update fleet_status set last_heartbeat_at = now() where identity <> ${gone.identity}`,
+  );
+  await db.execute(
+    sql`update fleet_status set lost_records = 310 where identity = ${shop.identity}`,
+  );
+  await db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
+    values (${shop.identity}, 'log_line', ${new Date(thisHour).toISOString()}::timestamptz, 7, 2000)`);
   await exportThrough(db, 100);
   const first = thisHour - 30 * hourMs;
   for (let at = first; at < thisHour; at += hourMs) {
@@ -45,6 +58,8 @@ beforeAll(async () => {
     values (${shop.identity}, decode(md5(${shop.identity}), 'hex'), ${after}::bigint, 'backend', 2, 7, now())`);
   await db.execute(sql`insert into completeness_progress (hour, received_before)
     values (${new Date(first - hourMs).toISOString()}::timestamptz, ${new Date(first).toISOString()}::timestamptz)`);
+  const queue = { hostId: gone.identity, queueId: Uint8Array.fromHex(queueOf(gone)) };
+  await noteQueues(db, [{ ...queue, sendsAccounts: true }], new Date());
   const settling = { owner: "01920000-0000-7000-8000-000000000001", retentionDays: 400 };
   for (let hour = 0; hour < 31; hour += 1)
     await settleHours({ ...core, clock: systemClock }, settling);
@@ -90,12 +105,14 @@ describe("the completeness of the fleet", () => {
     await follow(page, /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 /);
     await see(page, "4 hosts: 2 with an incomplete hour");
     const rows = page.getByRole("table").getByRole("row");
-    expect(await rows.count()).toBe(3);
-    expect(await rows.nth(1).getByRole("link", { name: "shop-4" }).count()).toBe(1);
-    await rows.nth(2).getByText("310 records dropped at the host").waitFor();
+    // The head, all hosts together, and the two.
+    expect(await rows.count()).toBe(4);
+    expect(await rows.nth(2).getByRole("link", { name: "shop-4" }).count()).toBe(1);
+    await see(rows.nth(3), /310 records dropped at the host/);
+    await see(page, "The other 2 hosts have no such hour.");
     await page.getByRole("link", { name: "Short", exact: true }).click();
-    await expectCount(rows, 2);
-    await rows.nth(1).getByRole("link", { name: "shop-3" }).click();
+    await expectCount(rows, 3);
+    await rows.nth(2).getByRole("link", { name: "shop-3" }).click();
     await waitForHeading(page, "Completeness, last 7 days");
     expect(messages).toEqual([]);
   });
@@ -119,11 +136,44 @@ describe("the completeness of the fleet", () => {
     expect(messages).toEqual([]);
   });
 
-  it("has a figure and a link for each hour", async () => {
-    const { page } = await visit("/data/completeness");
+  it("is a picture of hours, each with its next step, its figure and a link", async () => {
+    const { page, messages, layoutShift } = await visit("/data/completeness");
+    const rows = page.getByRole("table").getByRole("row");
+    await see(rows.nth(2), /^1\d hours from /);
+    expect(await layoutShift()).toBe(0);
+    await see(rows.nth(2), "It sends no heartbeats. Start its collector");
+    await rows.nth(2).getByText("If its disk is lost, close queue").click();
+    await see(rows.nth(2), `svc-admin queues close ${gone.identityId} ${queueOf(gone)}`);
+    await see(rows.nth(3), "Give its queue more room");
+    await see(page, /^svc-admin completeness statement \S+Z > hour.txt$/);
     await page.getByText("Figures of each hour").click();
     await page.getByRole("link", { name: `${shortText} UTC`, exact: true }).click();
     await see(page, "4 hosts: 2 with an incomplete hour");
+    expect(messages).toEqual([]);
+  });
+
+  it("says before the first hour what core has, and when that hour settles", async () => {
+    const { page } = await visit("/");
+    const settlesAt = new Date(thisHour + 1.25 * hourMs).toISOString();
+    await page.route(/completeness\?limit/, async (route) => {
+      const response = await route.fetch();
+      const body: FleetCompleteness = await response.json();
+      const empty = { hours: [], items: [], settled_until: null, settles_at: settlesAt, hosts: 0 };
+      const { etag, ...headers } = response.headers();
+      await route.fulfill({ response, headers, json: { ...body, ...empty } });
+    });
+    await page.goto("/data/completeness");
+    const at = settlesAt.slice(11, 16);
+    await see(page, `No hour has settled yet. The first settles at ${at} UTC.`);
+    await see(page, "7 envelopes");
+    const facts = page.locator(".completeness dl dd");
+    await expect
+      .poll(() => facts.allTextContents())
+      .toEqual(["7 envelopes of 1 host, 1.9 KiB", "3 of 4", "1"]);
+    expect(await page.getByText(/account/i).count()).toBe(0);
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+    await page.getByRole("link", { name: "3", exact: true }).click();
+    await see(page, "1 to 3 of 3");
   });
 
   it("has no axe violation and no sideways scroll", async () => {

@@ -1,28 +1,41 @@
 import { Show } from "solid-js";
+import { type HourState, hourStates, incompleteStates } from "#proto/completeness/hour-state.ts";
 import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts";
-import { Chips, type RecordColumns, RecordList } from "../design/records.tsx";
+import { CopiedCommand } from "../design/buttons.tsx";
+import { Chips, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
 import { List, Loaded, Notice } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { type AddressList, createListPage, PageFrame } from "../shell/page.tsx";
-import { countsText, FleetPicture, HoursStrip } from "./fleet-picture.tsx";
+import { FirstHour } from "./first-hour.tsx";
+import { Holes } from "./holes.tsx";
 import { HourMark } from "./hour-mark.tsx";
-import { dayHourText, hourMarks, shortageText, shownStates } from "./hour-view.ts";
-import { incompleteText } from "./incomplete-text.ts";
+import {
+  countsText,
+  dayHourText,
+  hourLengthMs,
+  hourMarks,
+  incompleteHosts,
+  settlingText,
+} from "./hour-view.ts";
+import { AllHours, HoursStrip, type HrefOf } from "./hours-picture.tsx";
+import { incompleteText, restText } from "./incomplete-text.ts";
 import "./completeness.css";
 
 const ranges = { "24 hours": "24h", "7 days": null, "30 days": "30d" };
 
-/** Returns the address of the hosts of a span. */
-type HrefOf = (from: string, to: string) => string;
-
-/** `/data/completeness`: how many hosts had which state in each hour, and the hosts with the most incomplete hours first. */
+/** `/data/completeness`: what core knows before the first hour is settled; then the hours of hosts, those with the most incomplete ones first. */
 export const CompletenessPage = () => {
   const { page, report, list, ...address } = createListPage({
     path: "/data/completeness",
     schema: FleetCompleteness,
-    limit: 50,
+    limit: 20,
   });
-  const state = () => address.params().get("state");
+  const asked = () =>
+    hourStates.filter((state) => address.params().getAll("state").includes(state));
+  const withHours = () => {
+    const known = report.value();
+    return report.phase() !== "failed" && known && known.hours.length > 0 ? known : undefined;
+  };
   return (
     <PageFrame of={page} class="completeness">
       <Loaded
@@ -33,17 +46,9 @@ export const CompletenessPage = () => {
       >
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>
-            <p class="headline">{headlineOf(known(), state())}</p>
-            <TimeChips report={known()} list={address} />
-            <Show
-              when={known().hours.length > 0}
-              fallback={
-                <Notice title="No hour is settled yet">
-                  <p>Core settles each hour 15 minutes after its end.</p>
-                </Notice>
-              }
-            >
-              <Hours report={known()} list={address} />
+            <p class="headline">{headlineOf(known(), asked())}</p>
+            <Show when={withHours()} fallback={<Unsettled report={known()} list={address} />}>
+              <Choices report={known()} list={address} />
             </Show>
           </div>
         )}
@@ -56,24 +61,26 @@ export const CompletenessPage = () => {
           </p>
         )}
       </Show>
-      <Show when={report.phase() !== "failed" && report.value()?.hours.length}>
-        <RecordList
-          {...list()}
-          label="Hosts, those with the most such hours first"
-          columns={columnsOf(() => report.value())}
-          isFailed={({ worst }) => worst?.state === "short"}
-          noun="host"
-          exports={{ csv: "CSV" }}
-          empty={
-            <Notice
-              title={
-                state() === null ? "No host has an incomplete hour" : "No host has such an hour"
-              }
-            >
-              <p>No host has an hour in this state in the time that you chose.</p>
-            </Notice>
-          }
-        />
+      <Show when={withHours()}>
+        {(known) => (
+          <>
+            <RecordList
+              {...list()}
+              label="Hosts, those with the most such hours first"
+              columns={columnsOf(known, asked, (from, to) => address.pathOf({ from, to }))}
+              rowsOf={(hosts): Row[] => ["all", ...hosts]}
+              isFailed={(row) => row !== "all" && row.worst?.state === "short"}
+              noun="host"
+              order="first to last"
+              exports={{ csv: "CSV" }}
+              empty={<p>{restText(known(), 0)}</p>}
+            />
+            <Show when={known().items.length > 0 && !address.params().has("cursor")}>
+              <p>{restText(known(), known().items.length)}</p>
+            </Show>
+            <Verification report={known()} />
+          </>
+        )}
       </Show>
     </PageFrame>
   );
@@ -84,27 +91,42 @@ interface ReportProps {
   list: AddressList;
 }
 
-/** The spans of time to choose from, and the hour that is chosen. */
-const TimeChips = (props: ReportProps) => (
-  <Chips label="Time" chips={props.list.chips("from", ranges, { to: null })}>
-    <Show when={props.list.params().has("to")}>
-      <span class="button" aria-current="true">
-        {dayHourText(props.report.from)} to {dayHourText(props.report.to)} UTC
-      </span>
-    </Show>
-  </Chips>
+/** What stands in place of hours: those that are to come, or a link to those that there are. */
+const Unsettled = (props: ReportProps) => (
+  <Show
+    when={props.list.params().size === 0 && props.report.settles_at}
+    fallback={
+      <Notice
+        title="No hour of this time has settled"
+        href="/data/completeness"
+        link="Show the last 7 days"
+      />
+    }
+  >
+    {(at) => (
+      <>
+        <FirstHour settlesAt={at()} />
+        <p class="quiet">
+          Then each host has a row here: its hours, what is missing, and what to do.
+        </p>
+      </>
+    )}
+  </Show>
 );
 
-/** The hosts by state in each hour, as a picture and as figures, and the states to choose from. */
-const Hours = (props: ReportProps) => {
-  const hrefOf: HrefOf = (from, to) => props.list.pathOf({ from, to });
+/** The spans of time, the chosen hour, the states of its hosts, and the figures of each hour. */
+const Choices = (props: ReportProps) => {
   const present = () =>
-    shownStates.filter((one) =>
-      props.report.hours.some(({ hosts }) => one !== "undecided" && (hosts[one] ?? 0) > 0),
-    );
+    hourStates.filter((one) => props.report.hours.some(({ hosts }) => (hosts[one] ?? 0) > 0));
   return (
     <>
-      <FleetPicture report={props.report} hrefOf={hrefOf} />
+      <Chips label="Time" chips={props.list.chips("from", ranges, { to: null })}>
+        <Show when={props.list.params().has("to")}>
+          <span class="button" aria-current="true">
+            {dayHourText(props.report.from)} to {dayHourText(props.report.to)} UTC
+          </span>
+        </Show>
+      </Chips>
       <Chips
         label="Hosts with hours in a state"
         chips={[
@@ -115,83 +137,86 @@ const Hours = (props: ReportProps) => {
           })),
         ]}
       />
-      <HourTable report={props.report} hrefOf={hrefOf} />
+      <details>
+        <summary>Figures of each hour</summary>
+        <List class="hours-list stack gap-1" of={props.report.hours.toReversed()}>
+          {(hour) => (
+            <>
+              <a href={props.list.pathOf({ from: hour.from, to: afterHour(hour.from) })}>
+                {dayHourText(hour.from)} UTC
+              </a>
+              : {countsText(hour)}
+            </>
+          )}
+        </List>
+      </details>
     </>
   );
 };
 
-const columnsOf = (rangeOf: () => FleetCompleteness | undefined): RecordColumns<HostStrip> => ({
-  Host: (host) => (
-    <Show when={host.identity_id} fallback={<span class="quiet">{plainText(host.host_id)}</span>}>
-      {(id) => (
-        <a href={`/hosts/${id()}#completeness`}>{plainText(host.device_id ?? host.host_id)}</a>
-      )}
-    </Show>
-  ),
-  Hours: { isNumber: true, cell: ({ hours }) => formatCount(hours) },
-  "Worst hour": (host) => (
-    <Show when={host.worst} fallback={<span class="quiet">none</span>}>
-      {(hour) => <WorstHour hostId={host.identity_id} hour={hour()} />}
-    </Show>
-  ),
-  "Hours of the range, oldest first": (host) => (
-    <HoursStrip host={host} range={rangeOf()} label={runsText(host)} />
-  ),
+const afterHour = (from: string) => new Date(Date.parse(from) + hourLengthMs).toISOString();
+
+/** The hosts of an hour together, or one. */
+type Row = "all" | HostStrip;
+
+const columnsOf = (
+  reportOf: () => FleetCompleteness,
+  askedOf: () => readonly HourState[],
+  hrefOf: HrefOf,
+): RecordColumns<Row> => ({
+  Host: (row) => (row === "all" ? "All hosts" : <HostName host={row} />),
+  Hours: (row) =>
+    row === "all" ? (
+      <AllHours report={reportOf()} hrefOf={hrefOf} />
+    ) : (
+      <HoursStrip host={row} range={reportOf()} />
+    ),
+  "What is missing, and what to do": (row) =>
+    row === "all" ? (
+      `At most ${formatCountOf(Math.max(...reportOf().hours.map(incompleteHosts)), "host")} incomplete in an hour.`
+    ) : (
+      <Holes host={row} states={askedOf().length > 0 ? askedOf() : incompleteStates} />
+    ),
 });
 
-/** The worst hour of a host, as a link to its account. */
-const WorstHour = (props: { hostId: string | null; hour: NonNullable<HostStrip["worst"]> }) => (
-  <div class="worst-hour row">
-    <HourMark state={props.hour.state} />
-    <Show when={props.hostId} fallback={<span>{dayHourText(props.hour.from)}</span>}>
-      {(id) => (
-        <a href={`/hosts/${id()}?hour=${props.hour.from}#completeness`}>
-          {dayHourText(props.hour.from)}
-        </a>
-      )}
-    </Show>
-    <Show when={props.hour.shortages.length > 0}>
-      <span class="hour-shortages">{props.hour.shortages.map(shortageText).join(", ")}</span>
-    </Show>
-  </div>
-);
-
-const headlineOf = (report: FleetCompleteness, state: string | null) => {
-  if (report.settled_until === null) return "No hour of this time is settled.";
-  const hosts = formatCountOf(report.hosts, "host");
-  const until = `settled until ${dayHourText(report.settled_until)} UTC`;
-  const name = state === null ? undefined : shownStates.find((one) => one === state);
-  if (name !== undefined)
-    return `${hosts}: ${formatCount(report.hosts_listed)} with an hour in the state “${hourMarks[name][0]}”, ${until}.`;
-  return `${incompleteText(report)}, ${until}.`;
+const HostName = (props: { host: HostStrip }) => {
+  const name = () => plainText(props.host.device_id ?? props.host.host_id);
+  return (
+    <TwoLines second={formatCountOf(props.host.hours, "hour")}>
+      <Show when={props.host.identity_id} fallback={<span class="quiet">{name()}</span>}>
+        {(id) => <a href={`/hosts/${id()}#completeness`}>{name()}</a>}
+      </Show>
+    </TwoLines>
+  );
 };
 
-const runsText = ({ runs }: HostStrip) =>
-  runs
-    .map(({ state, hours }) => {
-      const [name] = hourMarks[state ?? "undecided"];
-      return `${formatCountOf(hours, "hour")} ${name.toLowerCase()}`;
-    })
-    .join(", ");
+const headlineOf = (report: FleetCompleteness, asked: readonly HourState[]) => {
+  const { settled_until: until, settles_at: next, generated_at: now, hosts, hosts_listed } = report;
+  if (until === null) return settlingText(next, now);
+  const settled = `settled until ${dayHourText(until)} UTC`;
+  if (asked.length === 0) return `${incompleteText(report)}, ${settled}.`;
+  const names = asked.map((state) => `“${hourMarks[state][0]}”`).join(" or ");
+  return `${formatCountOf(hosts, "host")}: ${formatCount(hosts_listed)} with an hour in the state ${names}, ${settled}.`;
+};
 
-/** The figures of the picture; each hour links to its hosts. */
-const HourTable = (props: { report: FleetCompleteness; hrefOf: HrefOf }) => (
-  <details>
-    <summary>Figures of each hour</summary>
-    <List class="hours-list stack gap-1" of={props.report.hours.toReversed()}>
-      {(hour) => (
-        <>
-          <a
-            href={props.hrefOf(
-              hour.from,
-              new Date(Date.parse(hour.from) + 3_600_000).toISOString(),
-            )}
-          >
-            {dayHourText(hour.from)} UTC
-          </a>
-          : {countsText(hour)}
-        </>
-      )}
-    </List>
-  </details>
-);
+/** The two commands that check what core states of the newest hour shown, without core. */
+const Verification = (props: { report: FleetCompleteness }) => {
+  const hour = () => props.report.hours.at(-1)?.from.replace(".000Z", "Z");
+  return (
+    <section class="panel stack" aria-labelledby="verification">
+      <h2 id="verification">Verify it yourself</h2>
+      <p>
+        Core signs what it states of each hour. The second command reads that file without core;{" "}
+        <code>keys.txt</code> has the key of its log, from a source that you trust.
+      </p>
+      <CopiedCommand
+        text={`svc-admin completeness statement ${hour()} > hour.txt`}
+        what="the command that writes the statement"
+      />
+      <CopiedCommand
+        text="svc-server verify-completeness hour.txt --keys keys.txt"
+        what="the command that verifies it"
+      />
+    </section>
+  );
+};

@@ -4,7 +4,14 @@ import { List } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, formatDuration } from "../format/format.ts";
 import { Time } from "../shell/page.tsx";
 import { HourMark } from "./hour-mark.tsx";
-import { amountOf, dayHourText, hourMarks, shortageText, shownState } from "./hour-view.ts";
+import {
+  amountOf,
+  dayHourText,
+  hourMarks,
+  sentence,
+  shortageText,
+  shownState,
+} from "./hour-view.ts";
 
 type HourFigures = NonNullable<HostHourView["figures"]>;
 
@@ -126,5 +133,3 @@ const StatementLink = (props: { host: string; hour: HostHourView }) => (
     Download the statement
   </a>
 );
-
-const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;

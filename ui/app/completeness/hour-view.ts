@@ -1,8 +1,13 @@
 /** The states of hours and their shortages, in the operator's words. */
-import type { HourState } from "#proto/completeness/hour-state.ts";
-import type { HostHourView, ShortageView } from "#proto/completeness/report.ts";
+import { type HourState, incompleteStates } from "#proto/completeness/hour-state.ts";
+import type {
+  FleetCompleteness,
+  HostHourView,
+  HostStrip,
+  ShortageView,
+} from "#proto/completeness/report.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";
-import { formatBytes, formatCountOf } from "../format/format.ts";
+import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
 
 /** An hour's state, or that it is not decided. */
 export type ShownState = HourState | "undecided";
@@ -50,7 +55,7 @@ export const hourMarks: Readonly<
     "M1 1h14v14H1Zm1.5 1.5v11h11v-11Z",
   ],
   not_accounted: [
-    "Not accounted",
+    "No account",
     "The host sends no accounts, or an older core stored what it sent.",
     "M3 7h10v2H3Z",
   ],
@@ -120,7 +125,7 @@ const shortBy = (shortages: readonly ShortageView[]) => {
 export const shownState = (state: HourState | null): ShownState => state ?? "undecided";
 
 /** Returns the hour of a timestamp in UTC: `10:00`. */
-const clockText = (at: string) => at.slice(11, 16);
+export const clockText = (at: string) => at.slice(11, 16);
 
 /** Returns the day and hour of a timestamp in UTC: `2026-11-25 10:00`. */
 export const dayHourText = (at: string): string => `${at.slice(0, 10)} ${clockText(at)}`;
@@ -133,4 +138,77 @@ export const hourLabel = ({
 }: Pick<HostHourView, "from" | "state" | "shortages">): string => {
   const short = shortBy(shortages);
   return `${dayHourText(from)} UTC: ${hourMarks[shownState(state)][0]}${short && ` of ${short}`}`;
+};
+
+/** The length of an hour, in milliseconds. */
+export const hourLengthMs = 3_600_000;
+
+/** Hours of a host in a row that have the same state, with the start of the first. */
+export type RunAt = HostStrip["runs"][number] & { from: string };
+
+/** Returns the runs of a host's hours with their times. */
+export const runsOf = ({ from, runs }: Pick<HostStrip, "from" | "runs">): RunAt[] => {
+  let at = Date.parse(from);
+  return runs.map((run) => {
+    const start = at;
+    at += run.hours * hourLengthMs;
+    return { ...run, from: new Date(start).toISOString() };
+  });
+};
+
+const retry = "Once its backend takes them: svc-server export retry-dead-letters.";
+const lost = "They are lost; its account names their sequences.";
+
+const stepsOfShortage: Readonly<Record<ShortageView["kind"], string>> = {
+  account_refused: "Its account says more.",
+  accounts_lost: "What it accepted then stays unknown.",
+  dropped: "Give its queue more room, or find what held it back.",
+  rejected: "Core's log says why.",
+  lost_in_restore: lost,
+  missing: lost,
+  file_gap: "Keep rotated files for longer.",
+  export_rejected: retry,
+  export_rejected_items: retry,
+  unknown: "What it accepted then stays unknown.",
+};
+
+const stepsOfState: Partial<Record<HourState, string>> = {
+  silent: "It sends no heartbeats. Start its collector: it sends its accounts then.",
+  late: "It sends heartbeats; its account has not come. svc-collector status on the host says why.",
+  core_out: "Core could not receive. The host's account settles it, without your help.",
+  undelivered: "All is stored; an export has not delivered it, or none is on.",
+};
+
+/** Returns why hours are as they are, unless their shortages say it, and what to do. */
+export const nextStepOf = ({ state, shortages }: Pick<RunAt, "state" | "shortages">): string => {
+  const steps = new Set(shortages.map(({ kind }) => stepsOfShortage[kind]));
+  if (steps.size > 0) return [...steps].join(" ");
+  return (state && stepsOfState[state]) ?? hourMarks[shownState(state)][1];
+};
+
+/** Returns words as a sentence. */
+export const sentence = (text: string): string =>
+  `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+
+type FleetHour = FleetCompleteness["hours"][number];
+
+/** Returns how many hosts of an hour have an incomplete one. */
+export const incompleteHosts = ({ hosts }: FleetHour): number =>
+  incompleteStates.reduce((sum, state) => sum + (hosts[state] ?? 0), 0);
+
+/** Says how many hosts of an hour are in which state, worst first. */
+export const countsText = ({ hosts }: FleetHour): string =>
+  shownStates
+    .filter((state): state is HourState => state !== "undecided" && (hosts[state] ?? 0) > 0)
+    .map((state) => `${formatCount(hosts[state] ?? 0)} ${hourMarks[state][0].toLowerCase()}`)
+    // "complete, not delivered" has a comma of its own.
+    .join("; ");
+
+/** Says that no hour has settled, and when the first does; null without a host. */
+export const settlingText = (settlesAt: string | null, now: string): string => {
+  if (settlesAt === null) return "No hour has settled yet: no host is enrolled.";
+  const at = `${clockText(settlesAt)} UTC`;
+  return settlesAt > now
+    ? `No hour has settled yet. The first settles at ${at}.`
+    : `No hour has settled yet. The first was due at ${at}; core is settling it.`;
 };

@@ -20,5 +20,17 @@ export const incompleteText = ({
   const words = `${incomplete === 0 ? "none" : formatCount(incomplete)} with an incomplete hour`;
   return unknown === 0
     ? `${formatCountOf(hosts, "host")}: ${words}`
-    : `${formatCountOf(hosts, "host")}: up to ${formatCount(unknown)} not accounted for in an hour; ${words}`;
+    : `${formatCountOf(hosts, "host")}: up to ${formatCount(unknown)} without an account of an hour; ${words}`;
+};
+
+/** Says how many hosts are not on the first page of the list: those of further pages, and those without such an hour. */
+export const restText = (
+  { hosts, hosts_listed: listed }: Pick<CountedHours, "hosts" | "hosts_listed">,
+  shown: number,
+): string => {
+  const others = formatCountOf(Math.max(0, hosts - listed), "host");
+  const none = `${others} ${hosts - listed === 1 ? "has" : "have"} no such hour.`;
+  return shown < listed
+    ? `These are the worst ${formatCount(shown)} of ${formatCount(listed)}; ${none}`
+    : `${shown === 0 ? "" : "The other "}${none}`;
 };

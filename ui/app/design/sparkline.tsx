@@ -6,6 +6,8 @@ export interface SparklineBar {
   value: number;
   /** `09:00 to 10:00: 312 envelopes`, as the tooltip. */
   name: string;
+  /** What a click shows; the table beside it has the same link for the keyboard. */
+  href?: string;
 }
 
 const height = 40;
@@ -29,7 +31,10 @@ export const Sparkline = (props: { bars: readonly SparklineBar[] }) => {
       <Index each={props.bars}>
         {(bar, index) => (
           <g>
-            <rect class="sparkline-hit" x={index * step} y="0" width={step} height={height} />
+            <a href={bar().href} tabindex="-1">
+              <rect class="sparkline-hit" x={index * step} y="0" width={step} height={height} />
+              <title>{bar().name}</title>
+            </a>
             <rect
               class="sparkline-bar"
               x={index * step + 1}
@@ -37,7 +42,6 @@ export const Sparkline = (props: { bars: readonly SparklineBar[] }) => {
               width={step - 2}
               height={heightOf(bar().value)}
             />
-            <title>{bar().name}</title>
           </g>
         )}
       </Index>

@@ -6,6 +6,7 @@ import {
   formatCountOf,
   formatDay,
   formatDuration,
+  formatPart,
   formatShare,
   formatShortTimestamp,
   formatTimestamp,
@@ -123,6 +124,14 @@ describe("amounts", () => {
   ])("writes %d bytes as %s", (bytes, text) => expect(formatBytes(bytes)).toBe(text));
 
   it("writes 100 % only for a full share", () => {
+    expect([0, 1, 4, 96, 123].map((part) => formatPart(part, 1000))).toEqual([
+      "0 %",
+      "0.1 %",
+      "0.4 %",
+      "9.6 %",
+      "12 %",
+    ]);
+    expect(formatPart(1, 10_000)).toBe("under 0.1 %");
     expect([formatShare(999, 1000), formatShare(1000, 1000), formatShare(1, 0)]).toEqual([
       "99 %",
       "100 %",

@@ -26,6 +26,13 @@ export const formatTiny = (count: number): string => {
 export const formatShare = (part: number, whole: number): string =>
   `${whole > 0 ? Math.floor((part / whole) * 100) : 0} %`;
 
+/** Returns a share that may be a small one of many: `12 %`, `0.3 %`, `under 0.1 %`. */
+export const formatPart = (part: number, whole: number): string => {
+  const percent = whole > 0 ? (part / whole) * 100 : 0;
+  if (percent === 0 || percent >= 10) return formatShare(part, whole);
+  return percent < 0.1 ? "under 0.1 %" : `${Math.floor(percent * 10) / 10} %`;
+};
+
 const minute = 60;
 const hour = 60 * minute;
 const day = 24 * hour;

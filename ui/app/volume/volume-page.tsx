@@ -10,7 +10,7 @@ import {
   formatBytes,
   formatCount,
   formatCountOf,
-  formatShare,
+  formatPart,
   formatTimestamp,
   plainText,
 } from "../format/format.ts";
@@ -167,13 +167,15 @@ const Budgets = (props: { items: readonly Budget[] }) => (
 
 const columnsOf = (
   name: string,
-  { total, disk_bytes: disk, by }: VolumeReport,
+  { total, items, disk_bytes: disk, by }: VolumeReport,
 ): RecordColumns<Item> => ({
   [name]: (item) => <Name item={item} />,
   Bytes: { isNumber: true, cell: ({ payload_bytes: bytes }) => formatBytes(bytes) },
   Share: {
     isNumber: true,
-    cell: ({ payload_bytes: bytes }) => <Share of={bytes} total={total.payload_bytes} />,
+    cell: ({ payload_bytes: bytes }) => (
+      <Share of={bytes} most={items[0]?.payload_bytes ?? bytes} total={total.payload_bytes} />
+    ),
   },
   Envelopes: { isNumber: true, cell: ({ envelopes }) => formatCount(envelopes) },
   ...(disk === null
@@ -216,14 +218,14 @@ const Name = (props: { item: Item }) => (
   </>
 );
 
-/** A share as a bar beside its figure. */
-const Share = (props: { of: number; total: number }) => (
+/** A share as its figure, and as a bar beside the longest of all parts. */
+const Share = (props: { of: number; most: number; total: number }) => (
   <span class="state-mark volume-share">
     <span
       class="volume-bar"
-      style={{ "--share": `${props.total === 0 ? 0 : (props.of / props.total) * 100}%` }}
+      style={{ "--share": `${(props.of / Math.max(1, props.most)) * 100}%` }}
     />
-    <span class="volume-percent">{formatShare(props.of, props.total)}</span>
+    <span class="volume-percent">{formatPart(props.of, props.total)}</span>
   </span>
 );
 
