@@ -13,7 +13,6 @@ import type { FileRules, PositionedSourceDependencies } from "../source.ts";
 import type { Encoding } from "./charset.ts";
 import type { DirectoryWatch } from "./directory-watch.ts";
 import { type Candidate, createFileOpener, type FileOpener } from "./file-opener.ts";
-import { createHeldCopies } from "./held-copies.ts";
 import { findUnusedLedgers, type Ledgers, ledgerKey } from "./ledger.ts";
 import { createLosses, type Gap } from "./losses.ts";
 import type { MultilineConfig } from "./multiline.ts";
@@ -23,6 +22,7 @@ import { cutKey, directoryOf, type Placed, type Placement, placeCandidates } fro
 import { type Position, parsePosition, savePosition } from "./position.ts";
 import type { FileStat, SourceFiles } from "./source-files.ts";
 import { fileCheckpoints, type Tail } from "./tail.ts";
+import { createUndecidedFiles } from "./undecided-files.ts";
 import { createDirectories, type Directories, type FilePatterns, matches } from "./walk.ts";
 
 /** The config of a `file` source (docs/collector-config.md). */
@@ -92,14 +92,14 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
 
   const findUnfinished = () => findPositions(checkpoints(fileCheckpoints), tails, isOurs);
 
-  const copies = createHeldCopies(clock);
+  const undecided = createUndecidedFiles(clock);
   const directories = createDirectories(files, clock, dependencies.watch);
   const opener = createFileOpener({ source, rules }, { files, log }, dependencies.hasRoom);
   const shared = {
     ...dependencies,
     directories,
     opener,
-    isFollowed: (key: string) => tails.has(key) || copies.has(key),
+    isFollowed: (key: string) => tails.has(key) || undecided.has(key),
   };
   const patternFiles = createPatternFiles(config, {
     ...shared,
@@ -153,7 +153,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
         isOfNewPattern: (path) =>
           newPatterns.values().some((pattern) => matchesGlob(path, pattern)),
       });
-      return [...found, ...beside, ...copies.release()];
+      return [...found, ...beside, ...undecided.take()];
     } catch (error) {
       for (const { file } of found) await file.close();
       throw error;
@@ -162,7 +162,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
 
   /** Follows what was decided on, and stores where it begins. */
   const begin = async (placement: Placement, newPatterns: ReadonlySet<string>) => {
-    copies.hold(placement.held);
+    undecided.add(placement.undecided);
     pending.push(...placement.checkpoints);
     gaps.push(...losses.gapsOf(placement));
     for (const placed of placement.placed) dependencies.follow(placed);
@@ -198,8 +198,8 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     directories.beginPass(!wasSettled);
     const hasChanged = await patternFiles.beginPass();
     neighbours.beginPass(patternFiles.listed());
-    const mayCopiesDiffer = await copies.mayDiffer();
-    if (wasSettled && !hasChanged && !mayCopiesDiffer) return neighbours.endPass();
+    const mayUndecidedDiffer = await undecided.mayDiffer();
+    if (wasSettled && !hasChanged && !mayUndecidedDiffer) return neighbours.endPass();
     opener.beginPass();
     const known = checkpoints(fileCheckpoints);
     const newPatterns = new Set(
@@ -243,7 +243,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
       hasUnfinished = true;
     },
     truncated: cuts.add,
-    close: copies.close,
+    close: undecided.close,
     counters: () => ({ ...losses.counts(), waiting: opener.waiting() }),
     warnings: () => [...patternFiles.warnings(), ...opener.warnings()],
   };

@@ -12,26 +12,41 @@ import {
 } from "./source-files.ts";
 import { warningOf } from "./warnings.ts";
 
-/** A file that is not followed. Whoever receives it closes it or follows it. */
-export interface Candidate {
+/** A file that is opened, and how it was found. */
+interface FoundFile {
   readonly file: LogFile;
   /** The path whose rotation it may come from: its own, if no followed file had its name. */
   readonly base: string;
-  /** Whether a pattern matches it, and no name that it had before rotation. */
-  readonly isFound: boolean;
-  /** Whether a pattern matches its own name. */
-  readonly isMatched: boolean;
+  /**
+   * `live`: a pattern matches its name. `rotated`: a pattern matches its name, and its file had another one before, that of `base`. `beside`: no
+   * pattern matches it, but it lies beside `base` and has a name that rotation gives.
+   */
+  readonly origin: "live" | "rotated" | "beside";
   /** Whether it belongs to a pattern that is new, so that it was there before it was wanted. */
   readonly isOfNewPattern: boolean;
-  /** Whether it is the content of a compressed file. */
-  readonly isContent?: true;
-  /** How far the content of a compressed file of this size is measured, and in how many passes it was damaged. */
-  readonly unpacking?: {
-    readonly packed: CompressedFile;
-    readonly size: number;
-    readonly damagedPasses: number;
-  };
 }
+
+/** How far the content of a compressed file of this size is measured, and in how many passes it was damaged. */
+export interface Unpacking {
+  readonly compressed: CompressedFile;
+  readonly size: number;
+  readonly damagedPasses: number;
+}
+
+/** A file that is not followed: as it is, compressed, or the content of a compressed one. Whoever receives it closes it or follows it. */
+export type Candidate = (FoundFile & { readonly form: "plain" | "content" }) | PackedCandidate;
+
+/** A compressed file; `unpacking` is absent before the first pass. */
+export type PackedCandidate = FoundFile & {
+  readonly form: "packed";
+  readonly unpacking?: Unpacking;
+};
+
+/** Returns the candidate of a file that was just opened. */
+export const candidateOf = (found: FoundFile): Candidate => ({
+  ...found,
+  form: found.file.realPath.endsWith(".gz") ? "packed" : "plain",
+});
 
 /** Opens the files of a source, pass by pass, as far as there is room for them. */
 export interface FileOpener {

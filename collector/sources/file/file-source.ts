@@ -11,9 +11,9 @@ import { type Clock, minuteMs, rfc3339 } from "#kit/clock.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
 import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { PositionedSourceDependencies, Source, SourceDependencies } from "../source.ts";
+import { createClosing } from "./closing.ts";
 import { createDirectoryWatch } from "./directory-watch.ts";
 import { createDiscovery, type FileSourceConfig, isHung } from "./discovery.ts";
-import { createHeldFiles } from "./held-files.ts";
 import { createLedgers } from "./ledger.ts";
 import { createMultiline, type Multiline, type MultilineConfig } from "./multiline.ts";
 import type { Placed } from "./placement.ts";
@@ -63,7 +63,7 @@ export const createFileSource = (
     const { path, offset } = position;
     log.info({ source: name, path, file: file.realPath, kind, offset }, "following a file");
     const tail = reader.open({ key, file }, position);
-    held.unpark(key);
+    closing.unpark(key);
     tails.set(key, tail);
     followed.set(key, followedFile(tail, kind));
     readers.begin(tail);
@@ -82,13 +82,13 @@ export const createFileSource = (
     unopened: (path, error) => fault.failed(error, path),
     hasRoom: (opened) =>
       tails.size + opened < (config.maxHeldFiles ?? openFilesMax) && dependencies.files.hasRoom(),
-    isParked: (stat) => held.isParked(stat),
+    isParked: (stat) => closing.isParked(stat),
   });
 
   const reports = { truncated: discovery.truncated, ...createReports(name, counts, log) };
   const reading = { ...tailDefaults, ...config, source: name, multiline };
   const reader = createTailReader(reading, { ...dependencies, ...storing }, reports);
-  const held = createHeldFiles(config, followed, { ...shared, discovery, reader });
+  const closing = createClosing(config, followed, { ...shared, discovery, reader });
 
   /** Reports a failure, once for all files that fail alike: a full disk would get a line of each. A mount that hangs reports itself. */
   const report = (error: unknown, path: string | undefined, reported: Set<string>) => {
@@ -106,7 +106,7 @@ export const createFileSource = (
     ...discovery,
     ...reader,
     finish: async (tail, buffer) => {
-      if (await reader.finish(tail, buffer, stopping.signal)) await held.end(tail);
+      if (await reader.finish(tail, buffer, stopping.signal)) await closing.end(tail);
     },
     report,
   });
@@ -118,8 +118,8 @@ export const createFileSource = (
         await discovery.run();
         const files = discovery.counters().waiting;
         waiting.are(files);
-        if (files > 0) await held.park(files);
-        await held.freeSpace();
+        if (files > 0) await closing.park(files);
+        await closing.freeSpace();
         if (storing.waitedMs() >= lookMs) await saveSizes();
       } catch (error) {
         stopping.signal.throwIfAborted();
@@ -167,7 +167,12 @@ export const createFileSource = (
       ...fileWarnings([...tails.values()], dependencies.files),
       ...readers.warnings(),
     ],
-    counters: () => ({ files: tails.size, ...counts, ...discovery.counters(), ...held.counters() }),
+    counters: () => ({
+      files: tails.size,
+      ...counts,
+      ...discovery.counters(),
+      ...closing.counters(),
+    }),
   };
 };
 

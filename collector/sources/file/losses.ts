@@ -61,7 +61,7 @@ export const createLosses = ({
   };
 
   /** Whether a tail's file was deleted and replaced, and none of the copies has what is unread of it. */
-  const isGone = async (tail: Tail, copies: Placement["held"]): Promise<boolean> => {
+  const isGone = async (tail: Tail, copies: Placement["undecided"]): Promise<boolean> => {
     const { file, path, ahead } = tail;
     if (isFound(tail)) return false;
     const isReplaced = tails.values().some((other) => other !== tail && other.path === path);
@@ -119,13 +119,13 @@ export const createLosses = ({
      * Counts the generations that came and went while the collector or the mount was away: rotation deletes the oldest first, so none is
      * missing as long as the last one that was seen is there.
      */
-    countUnseen: async ({ held }: Placement) => {
+    countUnseen: async ({ undecided }: Placement) => {
       const paths = new Set<string>();
       for (const tail of tails.values())
         if (
           !counted.has(tail) &&
           wasBlind(dirname(tail.file.realPath)) &&
-          (await isGone(tail, held))
+          (await isGone(tail, undecided))
         ) {
           counted.add(tail);
           paths.add(tail.path);

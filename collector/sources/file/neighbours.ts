@@ -1,7 +1,7 @@
 /* Looks for files beside followed ones, with names that rotation gives. */
 import { basename, dirname, join } from "node:path";
 import type { Clock } from "#kit/clock.ts";
-import type { Candidate, FileOpener } from "./file-opener.ts";
+import { type Candidate, candidateOf, type FileOpener } from "./file-opener.ts";
 import type { FollowedName } from "./pattern-files.ts";
 import { fileKey } from "./position.ts";
 import { baseOfRotated } from "./rotated-names.ts";
@@ -82,13 +82,9 @@ export const createNeighbours = ({
       const file = baseName === undefined ? null : await open(join(directory, name));
       if (baseName === undefined || file === null) continue;
       const base = bases.get(baseName) ?? baseName;
-      candidates.push({
-        file,
-        base,
-        isFound: false,
-        isMatched: false,
-        isOfNewPattern: isOfNewPattern(base),
-      });
+      candidates.push(
+        candidateOf({ file, base, origin: "beside", isOfNewPattern: isOfNewPattern(base) }),
+      );
     }
     return candidates;
   };

@@ -4,7 +4,7 @@
  */
 import { basename, dirname, join, matchesGlob } from "node:path";
 import type { SourceWarning } from "../source.ts";
-import type { Candidate, FileOpener } from "./file-opener.ts";
+import { type Candidate, candidateOf, type FileOpener } from "./file-opener.ts";
 import { fileKey } from "./position.ts";
 import { baseOfRotated, possibleBases } from "./rotated-names.ts";
 import {
@@ -122,7 +122,7 @@ export const createPatternFiles = (
     if (isFollowed(key) || isParked(stat)) return null;
     const file = await opener.open(path, stat);
     if (file === "full" || file === null) return null;
-    return { file, base: path, isFound: true, isMatched: true, isOfNewPattern };
+    return candidateOf({ file, base: path, origin: "live", isOfNewPattern });
   };
 
   /** Whether what a path names may be another file than when it was looked at. */
@@ -148,7 +148,7 @@ export const createPatternFiles = (
       const { path } = candidate.file;
       const base = baseOfRotated(basename(path), names.get(dirname(path)) ?? new Set());
       if (base === undefined) return candidate;
-      return { ...candidate, base: join(dirname(path), base), isFound: false };
+      return { ...candidate, base: join(dirname(path), base), origin: "rotated" };
     });
   };
 

@@ -54,7 +54,7 @@ export interface Placement {
   /** To be stored before anything of the placed files is. */
   readonly checkpoints: readonly Checkpoint[];
   /** Open files to be decided on again: copies of followed ones, which may turn out to be truncated, and compressed ones. */
-  readonly held: readonly Candidate[];
+  readonly undecided: readonly Candidate[];
   /** Bytes that a file was known to have and that its continuation lacks. */
   readonly missing: readonly { readonly path: string; readonly bytes: number }[];
   /** Names of which generations may be missing: never followed before, with generations to be read, or with files that begin alike. */
@@ -64,8 +64,6 @@ export interface Placement {
   /** Why candidates could not be read. */
   readonly failed: readonly { readonly path: string; readonly error: unknown }[];
 }
-
-const isPacked = (candidate: Candidate): boolean => candidate.file.realPath.endsWith(".gz");
 
 /** The oldest first. Of files of one instant, such as `app.log.1` and `app.log.2`, the one with the higher number is older. */
 const byAge = ({ file: one }: Candidate, { file: other }: Candidate): number =>
@@ -103,8 +101,9 @@ export const placeCandidates = async (
     }
     return placement.decided();
   } catch (error) {
-    const { placed, held } = placement.decided();
-    for (const { file } of [...left, ...placed, ...held]) await file.close().catch(() => undefined);
+    const { placed, undecided } = placement.decided();
+    for (const { file } of [...left, ...placed, ...undecided])
+      await file.close().catch(() => undefined);
     throw error;
   }
 };
@@ -117,7 +116,7 @@ const createDecisions = ({
   const placement = {
     placed: [] as Placed[],
     checkpoints: [] as Checkpoint[],
-    held: [] as Candidate[],
+    undecided: [] as Candidate[],
     missing: [] as Placement["missing"][number][],
     firstSeen: new Set<string>(),
     incomplete: new Set<string>(),
@@ -128,9 +127,10 @@ const createDecisions = ({
     placement.checkpoints.push({ source: fileCheckpoints, key, value });
 
   const follow = (candidate: Candidate, position: Position) => {
-    const { file, isFound } = candidate;
+    const { file, form, origin } = candidate;
     const key = fileKey(file.stat);
-    const kind = isPacked(candidate) ? "complete" : isFound ? "live" : "rotated";
+    const ofPlain = origin === "live" ? "live" : "rotated";
+    const kind = form === "plain" ? ofPlain : "complete";
     write(key, savePosition(position));
     placement.placed.push({ key, file, position, kind });
   };
@@ -162,10 +162,10 @@ const createComparisons = (
   placed: readonly Placed[],
 ) => ({
   /** Whether a file is followed already, under another name, or has nothing. */
-  isSeen: ({ file, isFound }: Candidate): boolean => {
+  isSeen: ({ file, origin }: Candidate): boolean => {
     const key = fileKey(file.stat);
     const isPlaced = isFollowed(key) || placed.some((other) => other.key === key);
-    return isPlaced || (!isFound && file.stat.size === 0);
+    return isPlaced || (origin !== "live" && file.stat.size === 0);
   },
 
   /** Whether a file has nothing but what was read of a followed one. */
@@ -189,9 +189,9 @@ const createComparisons = (
   },
 
   /** Whether a file is a copy of a followed one with the path `base`. */
-  isCopy: async ({ file, base, isFound }: Candidate): Promise<boolean> => {
+  isCopy: async ({ file, base, origin }: Candidate): Promise<boolean> => {
     // Rotation gives copies other names.
-    if (isFound && base === file.path) return false;
+    if (origin === "live") return false;
     const { size } = file.stat;
     const followed = [
       ...[...tailsOf(base)].map(({ file: other, ahead }) => ({ file: other, position: ahead })),
@@ -233,14 +233,14 @@ const createPlacement = (context: PlacementContext) => {
   };
 
   /** Whether a file is a generation from before the following of its name. */
-  const isOlder = ({ base, isFound, isMatched, isOfNewPattern }: Candidate): boolean =>
-    isOfNewPattern && !isFound && !isMatched && !isKnown(base);
+  const isOlder = ({ base, origin, isOfNewPattern }: Candidate): boolean =>
+    isOfNewPattern && origin === "beside" && !isKnown(base);
 
   const unpack = createUnpacking(context, placement, isOlder);
 
   /** Notes that a generation to be read lies beside a name that was never followed: older ones may be gone. */
-  const noteFirstSeen = ({ base, isFound }: Candidate) => {
-    if (!isFound && !isKnown(base)) placement.firstSeen.add(base);
+  const noteFirstSeen = ({ base, origin }: Candidate) => {
+    if (origin !== "live" && !isKnown(base)) placement.firstSeen.add(base);
   };
 
   /** Returns how much of a file is read, by the ledger, into which it puts files that are older than the following of their name. */
@@ -308,7 +308,7 @@ const createPlacement = (context: PlacementContext) => {
       for (const candidate of left) {
         const key = fileKey(candidate.file.stat);
         const position = unfinished.get(key);
-        if (isPacked(candidate) || !position) continue;
+        if (candidate.form !== "plain" || !position) continue;
         if (!(await attempt(left, candidate, () => isContinued(candidate, position)))) continue;
         left.delete(candidate);
         resume(candidate, key, position);
@@ -329,14 +329,14 @@ const createPlacement = (context: PlacementContext) => {
       }
     },
 
-    /** Replaces compressed files by their contents, unless those are known, or to be held. */
+    /** Replaces compressed files by their contents, unless those are known or not measured yet. */
     unpackAll: async (left: Set<Candidate>) => {
       for (const candidate of [...left]) {
-        if (!isPacked(candidate) || candidate.isContent) continue;
+        if (candidate.form !== "packed") continue;
         const content = await attempt(left, candidate, () => unpack(candidate));
         left.delete(candidate);
         // Its name may be followed once it is unpacked.
-        if (content === "held") noteFirstSeen(candidate);
+        if (content === "undecided") noteFirstSeen(candidate);
         else if (content) left.add(content);
       }
     },
@@ -364,21 +364,21 @@ const createPlacement = (context: PlacementContext) => {
     },
 
     place: async (candidate: Candidate): Promise<void> => {
-      const { file, base, isFound, isOfNewPattern } = candidate;
+      const { file, base, isOfNewPattern } = candidate;
       const { size } = file.stat;
       if (isSeen(candidate)) return await file.close();
       if (await isCopy(candidate)) {
         // Also an interrupted copy is not read once its original is gone.
         if ((await isReadBeginning(candidate)) && !(await isRead(candidate)))
           await markAsRead(candidate);
-        placement.held.push(candidate);
+        placement.undecided.push(candidate);
         return;
       }
       const read = await findRead(candidate);
       if (read === "all") return await file.close();
       const isAtEnd = isOfNewPattern && startAt === "end";
       const offset = read ?? (isAtEnd ? size : 0);
-      const position = await positionIn(file, isFound ? file.path : base, offset);
+      const position = await positionIn(file, base, offset);
       follow(candidate, position);
     },
   };

@@ -1,19 +1,19 @@
 /* Replaces compressed files by their contents, a piece a pass, so that discovery waits for none of them. */
 import { dirname } from "node:path";
 import { type CompressedFile, contentLimits } from "./compressed-file.ts";
-import type { Candidate } from "./file-opener.ts";
+import type { Candidate, PackedCandidate, Unpacking } from "./file-opener.ts";
 import type { Ledgers } from "./ledger.ts";
 import { fileKey, printOf } from "./position.ts";
 import type { SourceFiles } from "./source-files.ts";
 
 /** Returns how far a compressed file is measured, unless it has changed since. */
 const unpackingOf = (
-  { file, unpacking }: Candidate,
+  { file, unpacking }: PackedCandidate,
   files: Pick<SourceFiles, "packed">,
-): NonNullable<Candidate["unpacking"]> => {
+): Unpacking => {
   const { size } = file.stat;
   if (unpacking?.size === size) return unpacking;
-  return { packed: files.packed(file), size, damagedPasses: 0 };
+  return { compressed: files.packed(file), size, damagedPasses: 0 };
 };
 
 /** So many passes, about an hour, a damaged compressed file is waited for without a change. */
@@ -23,18 +23,22 @@ const damagedPassesMax = 3_600;
 export const createUnpacking = (
   { files, ledgers }: { files: Pick<SourceFiles, "packed">; ledgers: Ledgers },
   {
-    held,
+    undecided,
     incomplete,
     missing,
-  }: { held: Candidate[]; incomplete: Set<string>; missing: { path: string; bytes: number }[] },
+  }: {
+    undecided: Candidate[];
+    incomplete: Set<string>;
+    missing: { path: string; bytes: number }[];
+  },
   isOlder: (candidate: Candidate) => boolean,
 ) => {
   /** The bytes that this pass has measured. */
   let measured = 0;
 
   /** Whether the ledger has a compressed file, as its beginning shows. It takes an older one. */
-  const isRead = async (candidate: Candidate, packed: CompressedFile): Promise<boolean> => {
-    const outline = await packed.outline();
+  const isRead = async (candidate: Candidate, compressed: CompressedFile): Promise<boolean> => {
+    const outline = await compressed.outline();
     if (outline === undefined) return false;
     const ledger = ledgers.of(candidate.base);
     const key = fileKey(candidate.file.stat);
@@ -44,12 +48,12 @@ export const createUnpacking = (
     return true;
   };
 
-  /** Returns the content of a compressed file. Closes one that is read, and holds one that is not measured yet or not complete. */
-  return async (candidate: Candidate): Promise<Candidate | "held" | undefined> => {
+  /** Returns the content of a compressed file. Closes one that is read; one that is not measured yet or not complete stays undecided. */
+  return async (candidate: PackedCandidate): Promise<Candidate | "undecided" | undefined> => {
     const { file } = candidate;
     const unpacking = unpackingOf(candidate, files);
-    const { packed, damagedPasses } = unpacking;
-    if (await isRead(candidate, packed)) {
+    const { compressed, damagedPasses } = unpacking;
+    if (await isRead(candidate, compressed)) {
       await file.close();
       return undefined;
     }
@@ -58,10 +62,10 @@ export const createUnpacking = (
         ? "damaged"
         : measured >= contentLimits.measuredBytes
           ? "measuring"
-          : await packed.content();
+          : await compressed.content();
     if (typeof found === "object") {
       measured += found.stat.size;
-      return { ...candidate, file: found, isContent: true };
+      return { ...candidate, file: found, form: "content" };
     }
     if (found === "measuring") measured = contentLimits.measuredBytes;
     if (found === "damaged" && file.stat.links === 0) {
@@ -70,8 +74,8 @@ export const createUnpacking = (
       return undefined;
     }
     const passes = found === "damaged" ? damagedPasses + 1 : 0;
-    held.push({ ...candidate, unpacking: { ...unpacking, damagedPasses: passes } });
+    undecided.push({ ...candidate, unpacking: { ...unpacking, damagedPasses: passes } });
     if (passes < damagedPassesMax) incomplete.add(dirname(file.realPath));
-    return "held";
+    return "undecided";
   };
 };

@@ -1,4 +1,4 @@
-/* Closes followed files: at their end for others that wait, and deleted ones for their space, which is free only once nobody has them open. */
+/* Closes followed files: those that are read to their end, idle ones for others that wait, and deleted ones for their space. */
 import type { Checkpoint } from "#collector/queue/record.ts";
 import type { PositionedSourceDependencies } from "../source.ts";
 import type { Discovery, FileSourceConfig } from "./discovery.ts";
@@ -17,7 +17,7 @@ interface Dependencies extends Pick<PositionedSourceDependencies, "append" | "lo
 }
 
 /** Creates what closes the files of `followed`. */
-export const createHeldFiles = (
+export const createClosing = (
   { name: source = "file", maxHeldMb = 1_024 }: FileSourceConfig,
   followed: Map<string, Followed>,
   { tails, ledgers, discovery, reader, append, log, signal }: Dependencies,
@@ -93,7 +93,7 @@ export const createHeldFiles = (
         await unfollow(tail);
       }
     },
-    /** Closes deleted files, the oldest first, as long as they hold more bytes than they may. */
+    /** Closes deleted files, the oldest first, as long as they hold more bytes than they may: their space is free only once nobody has them open. */
     freeSpace: async () => {
       const deleted = await findDeleted();
       let bytes = deleted.reduce((sum, { size }) => sum + size, 0);
