@@ -11,7 +11,7 @@ import type { Core } from "./core.ts";
 import { withReadDeadline } from "./http/read-deadline.ts";
 import { renderProblem } from "./http/render-problem.ts";
 import type { HttpContext, HttpEnv, Peer } from "./http/request.ts";
-import { mount, type Route } from "./http/route.ts";
+import type { Route } from "./http/route-definition.ts";
 import { Problem } from "./problems.ts";
 import { routesOf } from "./v1/index.ts";
 
@@ -83,7 +83,7 @@ export const createApp = (
   });
 
   if (!core.config.chatEnabled) app.all("/v1/chat/*", rejectDisabled);
-  mount(app, routes.map(withReadDeadline(clock)));
+  mountRoutes(app, routes.map(withReadDeadline(clock)));
   const render = renderProblem(log);
   // Not thrown: an error thrown in `notFound` would skip the middleware above.
   app.notFound((c) => render(new Problem("not_found", { detail: "No such path" }), c));
@@ -94,3 +94,26 @@ export const createApp = (
 const rejectDisabled = (): never => {
   throw new Problem("service_disabled", { detail: "Chat is disabled on this deployment" });
 };
+
+/** Registers the routes, and for each path a 405 for the methods that it does not accept. */
+const mountRoutes = (app: Hono<HttpEnv>, unordered: readonly Route[]): void => {
+  // The first path that matches answers: `export.csv` comes before `:id`.
+  const routes = unordered.toSorted((a, b) => fixedLength(b) - fixedLength(a));
+  for (const entry of routes) {
+    app.on(entry.method, entry.path, async (c) => {
+      c.set("route", entry.path);
+      return entry.handle(c);
+    });
+  }
+  for (const [path, entries] of Map.groupBy(routes, (entry) => entry.path)) {
+    const methods = entries.map(({ method }) => method);
+    app.all(path, (c) => {
+      c.set("route", path);
+      c.header("Allow", methods.join(", "));
+      throw new Problem("method_not_allowed", { extensions: { allowed_methods: methods } });
+    });
+  }
+};
+
+/** Returns how much of a path comes before its first parameter. */
+const fixedLength = ({ path }: Route) => path.search(/:|$/);

@@ -5,7 +5,7 @@ import { createApp } from "./app.ts";
 import type { IngestConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
 import { holdHosts } from "./domain/volume/hold-hosts.ts";
-import type { Route } from "./http/route.ts";
+import type { Route } from "./http/route-definition.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import { createHeldHosts, holdBack } from "./ingest/held-hosts.ts";

@@ -2,7 +2,7 @@ import type * as v from "valibot";
 import type { ReadCore } from "../core.ts";
 import { type Download, type DownloadDefinition, downloadRoute } from "./download.ts";
 import { scope } from "./resource.ts";
-import type { Route } from "./route.ts";
+import type { Route } from "./route-definition.ts";
 
 /** The value of a cell; null is an empty cell. */
 type CsvCell = string | number | null;

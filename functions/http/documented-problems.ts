@@ -1,5 +1,5 @@
 import { type ProblemCode, problemCatalog, transportStatus } from "../problems.ts";
-import type { DocumentedProblem, Route } from "./route.ts";
+import type { DocumentedProblem, Route } from "./route-definition.ts";
 
 /** A possible problem of a route. */
 export interface PossibleProblem {

@@ -4,7 +4,8 @@ import type { TimedCore } from "../core.ts";
 import type { RequestedExport } from "../domain/audit/audited-export.ts";
 import type { Operator } from "../domain/operator/authenticate.ts";
 import { Problem } from "../problems.ts";
-import { type Guard, type Route, type RouteDefinition, route } from "./route.ts";
+import { route } from "./route.ts";
+import type { Guard, Route, RouteDefinition } from "./route-definition.ts";
 import { textStream } from "./text-stream.ts";
 
 /** Concurrent downloads of one operator from one route of this core: twice as many as the page starts. */

@@ -1,5 +1,5 @@
 import type { Clock } from "#kit/clock.ts";
-import type { Reply } from "./route.ts";
+import type { Reply } from "./route-definition.ts";
 import { textStream } from "./text-stream.ts";
 
 /** An event of a stream; `data` is sent as one line of JSON. */

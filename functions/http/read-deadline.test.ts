@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { withReadDeadline } from "./read-deadline.ts";
 import type { HttpContext } from "./request.ts";
-import type { Route } from "./route.ts";
+import type { Route } from "./route-definition.ts";
 
 const context = {} as HttpContext;
 const routeOf = (handle: Route["handle"], change: Partial<Route> = {}): Route => ({

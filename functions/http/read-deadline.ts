@@ -1,6 +1,6 @@
 import { type Clock, TimedOut, withTimeout } from "#kit/clock.ts";
 import { Problem } from "../problems.ts";
-import type { Route } from "./route.ts";
+import type { Route } from "./route-definition.ts";
 
 /** Below the 5 s that web waits for headers, so that web learns what is unavailable. */
 const readDeadlineMs = 4_000;

@@ -13,16 +13,15 @@ import {
 import { Problem } from "../problems.ts";
 import type { Paged, PageRequest } from "../store/database/statements.ts";
 import type { HttpContext } from "./request.ts";
-import {
-  type DocumentedReply,
-  type Guard,
-  type Input,
-  type Parsed,
-  ReasonCode,
-  type Route,
-  type RouteDefinition,
-  route,
-} from "./route.ts";
+import { ReasonCode, route } from "./route.ts";
+import type {
+  DocumentedReply,
+  Guard,
+  Input,
+  Parsed,
+  Route,
+  RouteDefinition,
+} from "./route-definition.ts";
 
 /** The parameter of `/{id}`. */
 export const IdParams = v.object({ id: Id });

@@ -6,7 +6,8 @@ import type { Log } from "#kit/log.ts";
 import type { CoreConfig } from "../config/core-config.ts";
 import type { HttpContext } from "../http/request.ts";
 import { anyone } from "../http/resource.ts";
-import { type Guard, type Reply, type Route, route } from "../http/route.ts";
+import { route } from "../http/route.ts";
+import type { Guard, Reply, Route } from "../http/route-definition.ts";
 import { Problem } from "../problems.ts";
 import { type Check, type ReadinessReport, runChecks } from "./readiness.ts";
 

@@ -6,7 +6,8 @@ import {
 import { scimBasePath } from "#proto/scim/resources.ts";
 import type { ConfiguredCore } from "../core.ts";
 import { createAuthenticateProvider } from "../domain/scim/authenticate-provider.ts";
-import { bodyBytesMax, type Route } from "../http/route.ts";
+import { bodyBytesMax } from "../http/route.ts";
+import type { Route } from "../http/route-definition.ts";
 import { requireFound } from "../problems.ts";
 import { groupRoutesOf } from "./groups.ts";
 import {

@@ -7,7 +7,8 @@ import {
 import { scimMediaType, scimUrn } from "#proto/scim/resources.ts";
 import type { Origin } from "../domain/audit/audit-log.ts";
 import type { AuthenticateProvider } from "../domain/scim/authenticate-provider.ts";
-import { type Route, readJson } from "../http/route.ts";
+import { readJson } from "../http/route.ts";
+import type { Route } from "../http/route-definition.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 import type { ScimPage } from "../store/scim/filter.ts";
 import type { Projection, ResourceView } from "./views.ts";

@@ -1,5 +1,5 @@
 import type { Core } from "../core.ts";
-import type { Route } from "../http/route.ts";
+import type { Route } from "../http/route-definition.ts";
 import { scimRoutesOf } from "../scim/index.ts";
 import { auditCsvRoute, auditLinesRoute, auditReports } from "./audit-events.ts";
 import { sendMessageRoute } from "./chat/sessions/messages.ts";

@@ -1,6 +1,7 @@
 import type { Core } from "../core.ts";
 import { anyone } from "../http/resource.ts";
-import { type Route, route } from "../http/route.ts";
+import { route } from "../http/route.ts";
+import type { Route } from "../http/route-definition.ts";
 
 /**
  * `GET /v1/openapi.json`: this API as an OpenAPI 3.1 document, generated from the same list of routes that serves it. Loads the document at

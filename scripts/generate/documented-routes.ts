@@ -1,6 +1,6 @@
 import { parseCoreConfig } from "#functions/config/core-config.ts";
 import type { Core } from "#functions/core.ts";
-import type { Route } from "#functions/http/route.ts";
+import type { Route } from "#functions/http/route-definition.ts";
 import { opsRoutesOf } from "#functions/ops/index.ts";
 import { routesOf } from "#functions/v1/index.ts";
 import { coreEnvironment, workloadEnvironment } from "../lab/core-environment.ts";

@@ -1,6 +1,6 @@
 import type * as v from "valibot";
 import { type PossibleProblem, problemsOf } from "#functions/http/documented-problems.ts";
-import type { Route } from "#functions/http/route.ts";
+import type { Route } from "#functions/http/route-definition.ts";
 import { problemCatalog, transportStatus } from "#functions/problems.ts";
 import { unreadableRequests } from "#kit/problem-document.ts";
 import { withoutUndefined } from "#kit/without-undefined.ts";

@@ -1,6 +1,6 @@
 import { parseCoreConfig } from "#functions/config/core-config.ts";
 import type { Core } from "#functions/core.ts";
-import type { Route } from "#functions/http/route.ts";
+import type { Route } from "#functions/http/route-definition.ts";
 import { scimRoutesOf } from "#functions/scim/index.ts";
 import { coreEnvironment } from "../lab/core-environment.ts";
 import { documentedRoutes } from "./documented-routes.ts";

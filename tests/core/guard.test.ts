@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { anyone } from "#functions/http/resource.ts";
-import { type Route, route } from "#functions/http/route.ts";
+import { route } from "#functions/http/route.ts";
+import type { Route } from "#functions/http/route-definition.ts";
 import { insertSession } from "#functions/store/operator-session/operator-sessions.ts";
 import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
 import { workloadEnvironment } from "#scripts/lab/core-environment.ts";

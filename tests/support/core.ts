@@ -6,7 +6,7 @@ import type { Core } from "#functions/core.ts";
 import type { Chat } from "#functions/domain/chat/chat.ts";
 import { createReceiptSigner } from "#functions/domain/chat/receipt-signer.ts";
 import type { HttpContext, Peer } from "#functions/http/request.ts";
-import type { Route } from "#functions/http/route.ts";
+import type { Route } from "#functions/http/route-definition.ts";
 import { createMockInference } from "#functions/inference/create-mock-inference.ts";
 import { createNodeCryptography, createNodeSigningKey } from "#functions/node/node-cryptography.ts";
 import { requestChecksOf } from "#functions/ops/checks.ts";

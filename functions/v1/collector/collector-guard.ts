@@ -7,7 +7,8 @@ import {
   verifyClientChain,
 } from "#functions/domain/certificate/authenticate.ts";
 import type { HttpContext } from "#functions/http/request.ts";
-import { type Body, type DocumentedProblem, type Guard, parse } from "#functions/http/route.ts";
+import { parse } from "#functions/http/route.ts";
+import type { Body, DocumentedProblem, Guard } from "#functions/http/route-definition.ts";
 import { Problem, type ProblemCode } from "#functions/problems.ts";
 import { readValue, tag } from "#proto/certificate-der.ts";
 import {

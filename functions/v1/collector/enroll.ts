@@ -7,7 +7,8 @@ import {
   type EnrollCore,
 } from "#functions/domain/enrollment/enroll.ts";
 import { createRunOrRefuse } from "#functions/domain/enrollment/refuse.ts";
-import { type Guard, route } from "#functions/http/route.ts";
+import { route } from "#functions/http/route.ts";
+import type { Guard } from "#functions/http/route-definition.ts";
 import { CertificateIssued, EnrollRequest } from "#proto/management/enroll.ts";
 import { issuedView } from "./issued.ts";
 
