@@ -44,8 +44,13 @@ export const fleetQueryAtCore = async (
 ): Promise<FleetQuery> => {
   const filter = filterOf(words, new Date(clock.now()));
   if (timedParts.every((part) => filter[part] === undefined)) return filterToQuery(filter);
+  return fleetQueryOf(words, new Date(await coreTimeOf(client)));
+};
+
+/** Returns the time of core's clock, in milliseconds since the epoch. */
+const coreTimeOf = async (client: FleetClient): Promise<number> => {
   const { data } = await reportFleetHealth<true>({ client, query: { limit: 1 } });
-  return fleetQueryOf(words, new Date(data.generated_at));
+  return Date.parse(data.generated_at);
 };
 
 /** Checks the query of a change. Throws if it selects every host without `all`, as an empty variable of a script would, and for both. */
@@ -76,8 +81,7 @@ const pastTimeAtCore = async (
   time: Instant | undefined,
 ): Promise<string | undefined> => {
   if (time === undefined || "at" in time) return time?.at;
-  const { data } = await reportFleetHealth<true>({ client, query: { limit: 1 } });
-  return new Date(Date.parse(data.generated_at) - time.secondsAgo * 1000).toISOString();
+  return new Date((await coreTimeOf(client)) - time.secondsAgo * 1000).toISOString();
 };
 
 const filterOf = (words: readonly string[], now: Date): FleetFilter => {
