@@ -27,8 +27,8 @@ export interface DatabaseServers extends SharedServers {
   tlsPaths(): readonly string[];
   /** Whether the login of a new connection was refused since the last `use`. */
   isSuspect(): boolean;
-  /** Called when the first login is refused. */
-  onRefusal: () => void;
+  /** Calls `check` when a login is refused, the first one since the last `use`. */
+  onFirstRefusal(check: () => void): void;
   /**
    * Uses a URL, and the files for TLS as they are now, for new connections, once a server has accepted its login; open connections stay. Throws
    * `ConfigError` when none accepts it, and keeps what is in use. Connects only if something has changed, or is suspect.
@@ -92,6 +92,7 @@ export const createDatabaseServers = (
   /** Of several servers the one in use, while it is known. */
   let current: string | undefined;
   let isSuspect = false;
+  let checkRefusal = (): void => undefined;
   const withPassword = async (server: string) =>
     passwords === null ? server : passwordIn(server, await passwords.next());
   const find = singleFlight(async () => {
@@ -123,12 +124,14 @@ export const createDatabaseServers = (
     },
     tlsPaths: () => used.tlsPaths,
     isSuspect: () => isSuspect,
-    onRefusal: () => undefined,
+    onFirstRefusal(check) {
+      checkRefusal = check;
+    },
     refused() {
       passwords?.forget();
       if (isSuspect) return;
       isSuspect = true;
-      servers.onRefusal();
+      checkRefusal();
     },
     async use(newer) {
       const next = readUrl(newer, variable);

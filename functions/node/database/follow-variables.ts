@@ -48,6 +48,6 @@ const followServers = async (
     log,
     load: async () => servers.use(((file?.read() ?? url) as Secret).reveal()),
   });
-  servers.onRefusal = () => void followed.check();
+  servers.onFirstRefusal(() => void followed.check());
   return followed;
 };
