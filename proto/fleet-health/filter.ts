@@ -1,7 +1,8 @@
 /**
  * The filter of the fleet report, defined once: the API reads it from a query, the store turns it into SQL, the page and the admin
- * command read it from what an operator types (`query-language/`). Absent parts do not filter; parts combine by AND. Of a list of values
- * a host matches one, except for `conjunctiveParts`. Each part has a negated one, which excludes the hosts that match any of its values.
+ * command read it from what an operator types (`query-language/`), and `narrow-filter.ts` narrows one by another. Absent parts do not
+ * filter; parts combine by AND. Of a list of values a host matches one, except for `conjunctiveParts`. Each part has a negated one, which
+ * excludes the hosts that match any of its values.
  */
 import * as v from "valibot";
 import { labelPair } from "../labels.ts";
@@ -405,6 +406,9 @@ export type PositivePart = Exclude<FilterPart, `not${Capitalize<string>}`>;
 /** The lists of which a host matches every value, not just one; of labels, one value of each key. */
 export const conjunctiveParts: ReadonlySet<FilterPart> = new Set(["text", "versionRange", "label"]);
 
+/** The lists of which a host may match several values, so that of two lists neither need be the narrower one. */
+export const manyValuedParts: ReadonlySet<FilterPart> = new Set(["condition", "config", "source"]);
+
 /** Every part, the negated ones included. */
 export const filterPartNames = Object.keys(filterParts) as FilterPart[];
 
@@ -475,9 +479,7 @@ export const filterQuery = <Fields extends v.ObjectEntries>(fields: Fields) =>
 export const filterFromQuery = (query: FleetFilterQuery): FleetFilter =>
   changeFilter(
     Object.fromEntries(filterPartNames.map((part) => [part, query[filterParts[part].parameter]])),
-    {
-      states: distinctStates(statesLeft(query)),
-    },
+    { states: distinctStates(statesLeft(query)) },
   );
 
 /** Returns the query parameters of a filter, in a fixed order. */

@@ -5,15 +5,13 @@ import {
   type FilterPart,
   type FleetFilter,
   isLowerBound,
+  manyValuedParts,
   partNegatedBy,
 } from "./filter.ts";
 
-/** The parts of which a host may have several values, so that neither of two lists need be the narrower one. */
-const manyValued: ReadonlySet<FilterPart> = new Set(["condition", "config", "source"]);
-
 /**
  * Returns the filter of the hosts that match both filters, so that a figure's count under `filter` equals the number of rows behind its link.
- * Returns undefined if no host can match, as with two lists of values without a common one, or if no filter can express it (`manyValued`).
+ * Returns undefined if no host can match, as with two lists of values without a common one, or if no filter can express it (`manyValuedParts`).
  */
 export const narrowFilter = (filter: FleetFilter, figure: FleetFilter): FleetFilter | undefined => {
   const parts = (Object.keys(figure) as FilterPart[]).map(
@@ -43,7 +41,7 @@ const bothLists = (part: FilterPart, some: Values, more: Values): Values => {
     return some.flatMap((one) => more.flatMap((other) => commonRange(one, other)));
   const common = some.filter((each) => more.includes(each));
   const isNarrower = common.length === some.length || common.length === more.length;
-  return manyValued.has(part) && !isNarrower ? [] : common;
+  return manyValuedParts.has(part) && !isNarrower ? [] : common;
 };
 
 /** Returns those of all labels that both lists allow; none if these exclude every value of a key. */
