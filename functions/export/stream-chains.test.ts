@@ -6,8 +6,8 @@ import { createTestLog } from "#tests/fakes/log.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { streamSettings } from "#tests/support/nats-sink.ts";
 import { openStreamStore } from "#tests/support/stored-envelopes.ts";
+import { createStreamChains } from "./stream-chains.ts";
 import { type StreamMessage, storedMessage } from "./stream-pulls.ts";
-import { createStreamChains } from "./stream-source.ts";
 
 const { stream } = streamSettings;
 

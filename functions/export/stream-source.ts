@@ -5,7 +5,6 @@ import {
   jetstreamManager,
 } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { LRUCache } from "lru-cache";
 import type { Clock } from "#kit/clock.ts";
 import type { Log } from "#kit/log.ts";
 import { isReplaced, type StreamState, streamStateOf } from "../ingest/nats-sink/export-lags.ts";
@@ -19,16 +18,14 @@ import {
 } from "../store/export/positions.ts";
 import {
   type BlockCodec,
-  BlockCorrupt,
-  blockEncodings,
-  type DamagedBlock,
   describeDamage,
   objectBytes,
-  readStoredBlock,
   type StoredEnvelope,
 } from "../store/ingest/stored-envelope.ts";
 import { type ExportChunk, type ExportSource, groupQueues } from "./source.ts";
-import { pullMessages, type StreamMessage, storedMessage } from "./stream-pulls.ts";
+import { readStreamBlock } from "./stream-block.ts";
+import { createStreamChains } from "./stream-chains.ts";
+import { pullMessages, type StreamMessage } from "./stream-pulls.ts";
 
 /** The dependencies of the source. */
 interface StreamSourceOptions {
@@ -207,196 +204,4 @@ const replaceConsumer = async (
     opt_start_seq: Number(position) + 1,
     max_ack_pending: pendingMax,
   });
-};
-
-/** A block is part of a frame, whose limit an operator can raise to this. */
-const rawBytesMax = 256 * 1024 * 1024;
-
-/**
- * Reads the envelopes of a message (docs/nats.md): of a block, or the one envelope of a message of earlier versions. A fence has none, and a
- * damaged message none either, which is passed to `onDamaged`. Returns undefined for a message that core did not write. The envelopes share no
- * memory with the message, because the client's buffer has other messages too.
- */
-export const readStreamBlock = (
-  { headers, data }: Pick<StreamMessage, "headers" | "data">,
-  codec: Pick<BlockCodec, "decompress">,
-  onDamaged = (block: DamagedBlock): void => {
-    throw new BlockCorrupt(describeDamage(block));
-  },
-): readonly StoredEnvelope[] | undefined => {
-  if (headers?.has("Svc-Fence")) return [];
-  const header = (name: string) => headers?.get(name) ?? "";
-  const block = readPlace(header);
-  if (block === undefined) return undefined;
-  const { hostId, queueId, receivedAt } = block;
-  try {
-    const name = header("Svc-Encoding");
-    if (name === "")
-      return [
-        { hostId, queueId, receivedAt, ...readEnvelope(header), payload: new Uint8Array(data) },
-      ];
-    const rawBytes = Number(header("Svc-Raw-Bytes"));
-    if ((name !== "none" && name !== "zstd") || !(rawBytes <= rawBytesMax))
-      throw new BlockCorrupt(name);
-    const own = name === "none" ? new Uint8Array(data) : data;
-    return readStoredBlock(
-      { ...block, rawBytes, encoding: blockEncodings[name], data: own },
-      codec,
-    );
-  } catch {
-    onDamaged(block);
-    return [];
-  }
-};
-
-/** Reads which envelopes a message has; undefined if core did not write it. */
-const readPlace = (header: (name: string) => string): DamagedBlock | undefined => {
-  const receivedAt = microsecondsOf(header("Svc-Received-At"));
-  const host = header("Svc-Host");
-  const queue = header("Svc-Queue");
-  const sequence = header("Svc-Sequence");
-  if (receivedAt === undefined || host === "" || queue === "") return undefined;
-  try {
-    return {
-      hostId: decodeURI(host),
-      queueId: Uint8Array.fromHex(queue),
-      firstSequence: BigInt(header("Svc-First-Sequence") || sequence),
-      lastSequence: BigInt(header("Svc-Last-Sequence") || sequence),
-      envelopes: Number(header("Svc-Envelopes")) || 1,
-      receivedAt,
-    };
-  } catch {
-    return undefined;
-  }
-};
-
-/** Reads an envelope from the headers of a message of versions before blocks. Throws for others. */
-const readEnvelope = (
-  header: (name: string) => string,
-): Omit<StoredEnvelope, "hostId" | "queueId" | "receivedAt" | "payload"> => {
-  const sequence = header("Svc-Sequence");
-  const kind = header("Svc-Kind");
-  if (!/^\d{1,19}$/.test(sequence) || kind === "")
-    throw new TypeError("a message has no sequence or kind");
-  return {
-    sequence: BigInt(sequence),
-    kind,
-    observedAt: microsecondsOf(header("Svc-Observed-At")) ?? null,
-    source: decodeURI(header("Svc-Source")),
-    attributes: JSON.parse(header("Svc-Attributes") || "{}") as Record<string, string>,
-  };
-};
-
-const time = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})Z$/;
-
-/** Parses RFC 3339 in UTC with microseconds; undefined for another text. */
-const microsecondsOf = (text: string): bigint | undefined => {
-  const [, seconds, micro = "0"] = time.exec(text) ?? [];
-  return seconds === undefined
-    ? undefined
-    : BigInt(Date.parse(`${seconds}Z`)) * 1000n + BigInt(micro);
-};
-
-/**
- * Completes the deliveries of a consumer. A consumer reads the replica of its node, and replicas can differ after a fault (docs/nats.md): one lacks
- * messages, or has some twice. Each message names its predecessor on its subject, so a reader notices both. Invariants:
- * - A predecessor that was not delivered is read from the stream's leader and inserted.
- * - A block that was delivered already, at another sequence, is omitted.
- * - Messages before the position, or delivered too long ago to be remembered, are not checked.
- */
-
-const subjectsMax = 200_000;
-/** Replicas differ in the messages of one moment. */
-const blocksMax = 20_000;
-
-/** Creates the chains of a stream that is read after `position`. */
-export const createStreamChains = ({
-  manager: { streams },
-  stream,
-  position,
-  log,
-}: {
-  manager: Pick<JetStreamManager, "streams">;
-  stream: string;
-  position: number;
-  log: Pick<Log, "warn">;
-}) => {
-  /** The sequence of the last message of each subject. */
-  const ends = new Map<string, number>();
-  /** The newest blocks, by `blockKey`. */
-  const blocks = new LRUCache<string, true>({ max: blocksMax });
-  let checkedFrom = position;
-
-  const note = ({ subject, sequence }: StreamMessage) => {
-    ends.delete(subject);
-    ends.set(subject, sequence);
-    const [oldest] = ends;
-    if (ends.size <= subjectsMax || oldest === undefined) return;
-    checkedFrom = Math.max(checkedFrom, oldest[1]);
-    ends.delete(oldest[0]);
-  };
-  const isKnown = (key: string | undefined) => key !== undefined && blocks.has(key);
-
-  /** Reads back along a chain, from the message that `next` expected to the last one that was delivered. */
-  const readMissing = async (
-    next: StreamMessage,
-    after: number,
-  ): Promise<{ recovered: StreamMessage[]; isLost: boolean }> => {
-    const recovered: StreamMessage[] = [];
-    let above = Number.POSITIVE_INFINITY;
-    for (let at = expectedBy(next); at > after; at = expectedBy(recovered[0] ?? next)) {
-      // A server that does not compare the expected sequence can store a message that expects itself or a later one: an endless chain.
-      if (at >= above) return { recovered, isLost: false };
-      above = at;
-      const stored = await streams.getMessage(stream, { seq: at });
-      // If no message is there, retention deleted it, or the position's `lost` counts it.
-      if (stored?.subject !== next.subject) return { recovered, isLost: stored !== null };
-      const message = storedMessage(stored);
-      if (isKnown(blockKey(message))) break;
-      recovered.unshift(message);
-    }
-    return { recovered, isLost: false };
-  };
-
-  return {
-    /** Returns the messages as the stream has them, and how many the leader lacks too. Rejects when the leader does not answer. */
-    async complete(messages: readonly StreamMessage[]) {
-      const complete: StreamMessage[] = [];
-      let lost = 0;
-      const add = (message: StreamMessage) => {
-        complete.push(message);
-        const key = blockKey(message);
-        if (key !== undefined) blocks.set(key, true);
-      };
-      for (const message of messages) {
-        const { subject, sequence: seq } = message;
-        if (isKnown(blockKey(message)))
-          log.warn({ subject, seq }, "skipped a block that the replica has twice");
-        else {
-          const after = ends.get(subject) ?? checkedFrom;
-          const { recovered, isLost } = await readMissing(message, after);
-          if (isLost) lost += 1;
-          if (isLost || recovered.length > 0)
-            log.warn(
-              { subject, seq, after, found: recovered.length },
-              "the replica lacks messages that its leader may have; those found are exported",
-            );
-          for (const each of [...recovered, message]) add(each);
-        }
-        note(message);
-      }
-      return { messages: complete, lost };
-    },
-  };
-};
-
-const expectedHeader = "Nats-Expected-Last-Subject-Sequence";
-
-/** The sequence that a message expected as the last of its subject; 0 for none. */
-const expectedBy = ({ headers }: StreamMessage) => Number(headers?.get(expectedHeader) || 0);
-
-/** Names a block by its subject and its envelopes; undefined for a fence and what core did not write. */
-const blockKey = ({ subject, headers }: StreamMessage): string | undefined => {
-  const digest = headers?.has(expectedHeader) && headers.get("Svc-Sha256");
-  return digest ? `${subject} ${digest.slice(0, 24)}` : undefined;
 };

@@ -95,7 +95,7 @@ const parsers: Readonly<Record<string, readonly string[]>> = {
     "drizzle/schema/",
     "functions/chat-sql/",
     "functions/domain/chat/",
-    "functions/export/stream-source.ts",
+    "functions/export/stream-block.ts",
     "functions/node/",
     "functions/store/",
     "functions/v1/chat/",

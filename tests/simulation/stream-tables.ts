@@ -1,6 +1,6 @@
 /** What JetStream has stored, as the oracle looks at it. */
 import { MsgHdrsImpl } from "@nats-io/transport-node";
-import { readStreamBlock } from "#functions/export/stream-source.ts";
+import { readStreamBlock } from "#functions/export/stream-block.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import type { JetStream, StreamMessageStored } from "./jetstream.ts";
 import type { StoredEnvelope, Tables } from "./tables.ts";

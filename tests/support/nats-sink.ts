@@ -1,6 +1,6 @@
 import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
-import { readStreamBlock } from "#functions/export/stream-source.ts";
+import { readStreamBlock } from "#functions/export/stream-block.ts";
 import { createNatsSink, type NatsSink } from "#functions/ingest/nats-sink/create-nats-sink.ts";
 import type { StreamSettings } from "#functions/ingest/nats-sink/prepare-streams.ts";
 import type { PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
