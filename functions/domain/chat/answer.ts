@@ -168,6 +168,19 @@ const requireFree = async (tx: Executor, needs: ChainNeeds, session: LeasedChatS
 export const createAnswers = (core: Needs, chat: Chat) => {
   const ofPerson = createSlots(turnsOfPersonMax);
   const ofCore = createSlots(turnsOfCoreMax);
+  /** Acquires a slot of the person and one of core. Returns the function that releases both. */
+  const acquireSlots = (userId: string): (() => void) => {
+    const releasePerson = ofPerson(userId);
+    const releaseCore = releasePerson && ofCore("");
+    if (releaseCore === null) {
+      releasePerson?.();
+      throw new Problem("too_many_conversations", { retryAfterSeconds: 5 });
+    }
+    return () => {
+      releasePerson?.();
+      releaseCore();
+    };
+  };
   return async (
     operator: Operator,
     question: Question,
@@ -178,16 +191,7 @@ export const createAnswers = (core: Needs, chat: Chat) => {
         detail: `A message is at most ${messageBytesMax} bytes`,
       });
     if (chat.stopping.aborted) throw new Problem("shutting_down");
-    const releasePerson = ofPerson(operator.userId);
-    const releaseCore = releasePerson && ofCore("");
-    const release = () => {
-      releasePerson?.();
-      releaseCore?.();
-    };
-    if (releaseCore === null) {
-      release();
-      throw new Problem("too_many_conversations", { retryAfterSeconds: 5 });
-    }
+    const release = acquireSlots(operator.userId);
     try {
       const startedAt = core.clock.monotonic();
       const turn = await beginTurn(core, chat, operator, question);
@@ -199,7 +203,8 @@ export const createAnswers = (core: Needs, chat: Chat) => {
   };
 };
 
-const startTurn = async (start: {
+/** A turn to run, and what it needs. */
+interface TurnStart {
   core: Needs;
   chat: Chat;
   operator: Operator;
@@ -208,8 +213,11 @@ const startTurn = async (start: {
   turn: BegunTurn;
   startedAt: number;
   release(): void;
-}): Promise<Answer> => {
-  const { core, chat, signal, turn, startedAt, release } = start;
+}
+
+/** Runs a turn. Resolves once its response is open: at the first event of the model, or after 3 s. */
+const startTurn = async (start: TurnStart): Promise<Answer> => {
+  const { core, chat, turn, startedAt, release } = start;
   const { clock, log, observe } = core;
   const abort = new AbortController();
   const channel = createEventChannel(abort.signal);
@@ -225,16 +233,7 @@ const startTurn = async (start: {
     channel.drop();
     open();
   };
-  const after = (ms: number, run: () => void) =>
-    void clock.sleep(ms, ended.signal).then(run, () => undefined);
-  const whenAborted = (source: AbortSignal, run: () => void) => {
-    if (source.aborted) run();
-    else source.addEventListener("abort", run, { once: true, signal: ended.signal });
-  };
-  after(openMs, open);
-  after(turnMs, () => abort.abort(tookTooLong()));
-  whenAborted(signal, stop);
-  whenAborted(chat.stopping, () => abort.abort(new Problem("shutting_down")));
+  limitTurn(start, { open, stop, abort: (reason) => abort.abort(reason), ended: ended.signal });
 
   const draft: Draft = { parts: [], stored: 0, characters: 0, resultBytes: 0 };
   const exclusive = createQueue();
@@ -301,6 +300,28 @@ const startTurn = async (start: {
     stop();
     return finished;
   });
+};
+
+/** Opens the response, stops the turn or aborts it in time, until it has ended. */
+const limitTurn = (
+  { core: { clock }, chat, signal }: TurnStart,
+  {
+    open,
+    stop,
+    abort,
+    ended,
+  }: { open(): void; stop(): void; abort(reason: Problem): void; ended: AbortSignal },
+) => {
+  const after = (ms: number, run: () => void) =>
+    void clock.sleep(ms, ended).then(run, () => undefined);
+  const whenAborted = (source: AbortSignal, run: () => void) => {
+    if (source.aborted) run();
+    else source.addEventListener("abort", run, { once: true, signal: ended });
+  };
+  after(openMs, open);
+  after(turnMs, () => abort(tookTooLong()));
+  whenAborted(signal, stop);
+  whenAborted(chat.stopping, () => abort(new Problem("shutting_down")));
 };
 
 /** Passes events from a writer to one reader, in order. */
