@@ -93,10 +93,10 @@ export interface Locked {
   identitiesInUse: ReadonlySet<string>;
 }
 
-/**
- * Reads what decides, under the policies' locks, on each request. Returns the decision, which reserves a use under every limit for each
- * admitted one. Order: token revoked or expired, frozen, address; a retry of the same key; exhaustion, identity, device, platform; limits.
- */
+/** What a step does once its transaction has read everything: it decides and writes. */
+type Write<Outcome> = () => Promise<(Outcome | Refused)[]>;
+
+/** Reads the facts for reservations under the policies' locks. Returns the function that reserves a use for each admitted request. */
 export const readForReservations = async (
   tx: Executor,
   needs: Needs,
@@ -105,21 +105,27 @@ export const readForReservations = async (
     locked,
     now,
   }: { requests: readonly ReserveRequest[]; locked: Promise<Locked>; now: number },
-): Promise<() => Promise<(Reserved | Refused)[]>> => {
+): Promise<Write<Reserved>> => {
   if (requests.length === 0) return async () => [];
   const facts = await loadFacts(tx, requests, { locked, now });
-  return async () => {
-    const decisions = requests.map((each) => catchRefusal(() => decide(facts, needs, each, now)));
-    const reservations = decisions.flatMap((decision) =>
-      decision.kind === "reserved" ? [decision.reservation] : [],
+  return () =>
+    storeReservations(
+      tx,
+      requests.map((each) => catchRefusal(() => decide(facts, needs, each, now))),
     );
-    const inserted = await insertReservations(tx, reservations);
-    return decisions.map((decision) =>
-      decision.kind === "reserved" && !inserted.has(decision.reservation.id)
-        ? { kind: "refused", refusal: new EnrollmentRefusal("enrollment_in_progress") }
-        : decision,
-    );
-  };
+};
+
+/** Stores the reservations of the admitted requests, and refuses those whose identity has another one. */
+const storeReservations = async (tx: Executor, decisions: readonly (Reserved | Refused)[]) => {
+  const reservations = decisions.flatMap((decision) =>
+    decision.kind === "reserved" ? [decision.reservation] : [],
+  );
+  const inserted = await insertReservations(tx, reservations);
+  return decisions.map((decision): Reserved | Refused =>
+    decision.kind === "reserved" && !inserted.has(decision.reservation.id)
+      ? { kind: "refused", refusal: new EnrollmentRefusal("enrollment_in_progress") }
+      : decision,
+  );
 };
 
 /** The facts for a decision. The counts grow with each reservation. */
@@ -173,6 +179,10 @@ const addCount = (counts: Map<string, number>, key: string, count: number) => {
   counts.set(key, (counts.get(key) ?? 0) + count);
 };
 
+/**
+ * Decides on a request. Order: token revoked or expired, frozen, address; a retry of the same key; exhaustion, identity, device, platform;
+ * re-enrollment; limits. Throws `EnrollmentRefusal`.
+ */
 const decide = (
   facts: Facts,
   { clock, ids }: Needs,
@@ -273,14 +283,12 @@ interface Plan {
   certificate: CertificateRow;
 }
 
-/**
- * Reads what decides on the records. Returns the function that records all certificates, except where a refusal arose while the signer ran.
- */
+/** Reads and decides which certificates may be recorded: a refusal may have arisen while the signer ran. Returns the function that records them. */
 export const readForRecords = async (
   tx: Executor,
   needs: RecordNeeds,
   { issues, locked, now }: { issues: readonly Issue[]; locked: Promise<Locked>; now: number },
-): Promise<() => Promise<(Recorded | Refused)[]>> => {
+): Promise<Write<Recorded>> => {
   if (issues.length === 0) return async () => [];
   const reservations = issues.map(({ reservation }) => reservation);
   const [{ policies, identities, identitiesInUse }, tokens, held, fingerprints] = await Promise.all(
