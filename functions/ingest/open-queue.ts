@@ -1,15 +1,18 @@
 /**
- * Opens queues. A sequence is used twice only by a fork of a queue: a restored disk, a cloned machine. Invariants:
- * - The queue's session changes only here, under the cursor's lock, to a session whose history contains the previous one. So of two
- *   forks, one is rejected with `queue_forked`. Every commit checks the session; a frame of an older one proves no fork, as it
- *   may be late: its stream ends, and its sender, where there is one, opens the queue again. So may an Open be whose stream has ended: it
- *   proves no fork either, as its sender may have opened the queue since.
- * - Envelopes that a sender has deleted and that the cursor does not cover are lost with the database: the range is recorded in the
- *   transaction that moves the cursor over it. Their sender never sends them again. So it is with the queue ids that the sender has left;
- *   of these, one that is missing has lost nothing where it may have been trimmed. Sequences go on across ids: one has lost nothing of
- *   what was acknowledged under those before it. One claim, of any host, cannot make the totals meaningless: what no host can have sent,
- *   and what is beyond the bound of recorded events, is added to none. Nothing is lost of a queue that comes from another sink, which has
- *   the range.
+ * Opens queues: decides whether a sender may continue a queue, at which cursor, and what core has lost of it.
+ *
+ * A fork is a copy of a queue, as of a restored disk or a cloned machine, which would use its sequences a second time. Invariants:
+ * - Only this file changes the session of a queue, under the cursor's lock, to one whose history contains the previous session. So of two
+ *   forks, one is rejected with `queue_forked`.
+ * - What is late proves no fork. A frame of an earlier session ends its stream, and its sender opens the queue again. An Open whose stream has
+ *   ended is not recorded as a fork, because its sender may have opened the queue since.
+ *
+ * A sender deletes envelopes once core has acknowledged them. Those that the cursor does not cover are lost with the database. Invariants:
+ * - The lost range is recorded in the transaction that moves the cursor over it.
+ * - The same holds for queues that the sender has left, except those that core no longer has: they may have been trimmed.
+ * - Sequences continue across the ids of a host's queues: what was acknowledged under an earlier id is not lost of a later one.
+ * - No total counts what no host can have sent, or what is beyond the bound of recorded events: no claim makes the totals meaningless.
+ * - A queue that comes from another sink has lost nothing here: that sink has the range.
  */
 import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";

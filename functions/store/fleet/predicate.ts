@@ -1,6 +1,7 @@
 /**
  * Translates the filter of proto/fleet-health/filter.ts to a predicate over `fleet`. No part of it is ever null, so that its negation is
- * exact.
+ * exact. Example: the query `drift:drifted -version:1.4.*` is the filter `{ drift: ["drifted"], notVersion: ["1.4.*"] }`. In a fleet with
+ * the versions 1.4.0, 1.4.1 and 1.8.2, its predicate is `not version in ('1.4.0', '1.4.1') and drift in ('drifted')`.
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
