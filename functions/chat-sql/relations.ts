@@ -1,7 +1,7 @@
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { timestamptz } from "#functions/store/database/statements.ts";
 import type { ColumnDescription, RelationSummary } from "#proto/chat/session.ts";
 import { fleetConditions, fleetStates } from "#proto/fleet-health/vocabulary.ts";
-import { timestampAt } from "../store/fleet/columns/expression.ts";
 import {
   conditionPredicate,
   type FleetRules,
@@ -226,7 +226,7 @@ export const computedColumns: ReadonlySet<string> = new Set([
 const collectorExpressions = (
   rules: FleetRules,
 ): Record<(typeof computedOfCollectors)[number], SQL> => {
-  const now = timestampAt(rules.now);
+  const now = timestamptz(rules.now);
   const heartbeat = happened(sql`last_heartbeat_at`);
   const envelope = happened(sql`last_envelope_at`);
   const applying = fleetConditions.map(
@@ -254,7 +254,7 @@ const collectorExpressions = (
 const certificateExpressions = (
   rules: FleetRules,
 ): Record<(typeof computedOfCertificates)[number], SQL> => {
-  const now = timestampAt(rules.now);
+  const now = timestamptz(rules.now);
   return {
     status: statusAt(sql`status`, sql`not_after`, now),
     seconds_left: secondsBetween(now, sql`not_after`),

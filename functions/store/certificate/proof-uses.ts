@@ -183,7 +183,7 @@ export const useProof = async (
   { fingerprintSha256, sentAt, expired }: ProofUse,
   clock: Pick<Clock, "now" | "machineNow">,
 ): Promise<ProofAdmission> => {
-  const at = (ms: number) => timestamptz(new Date(ms));
+  const at = (ms: number) => timestamptz(ms);
   const input = sql`select ${fingerprintSha256}::text as fingerprint, ${at(sentAt)} as sent_at, ${expired}::boolean as expired`;
   const [row] = await db.execute<DecisionRow>(
     sql`with input as (${input}), ${decideProofs(purpose, {

@@ -13,8 +13,8 @@ import {
   readRow,
   readRows,
   texts,
+  timestamptz,
 } from "../database/statements.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
 import type { HostHour } from "./hour-facts.ts";
 
 /** A host's hours of a day. */
@@ -119,7 +119,7 @@ export const addHourCounts = async (
       (count, index) => sql`completeness_hour.hosts[${sql.raw(String(index + 1))}] + ${count}::int`,
     );
     await tx.execute(sql`
-      insert into completeness_hour (hour, hosts) values (${timestampAt(new Date(hourMs))}, ${`{${counts.join(",")}}`}::int[])
+      insert into completeness_hour (hour, hosts) values (${timestamptz(hourMs)}, ${`{${counts.join(",")}}`}::int[])
       on conflict (hour) do update set hosts = array[${sql.join(sums, sql`, `)}]`);
   }
 };
@@ -173,8 +173,8 @@ export const releaseSettling = async (
   owner: string,
   { hourMs, receivedBefore, deliveredStream, deliveredThrough }: SettlingProgress,
 ) => {
-  const hour = hourMs === null ? sql`null` : timestampAt(new Date(hourMs));
-  const before = receivedBefore === null ? sql`null` : timestampAt(receivedBefore);
+  const hour = hourMs === null ? sql`null` : timestamptz(hourMs);
+  const before = receivedBefore === null ? sql`null` : timestamptz(receivedBefore);
   await db.execute(sql`
     update completeness_progress set owner = null, hour = ${hour}, received_before = ${before},
       delivered_stream = ${deliveredStream}, delivered_through = ${deliveredThrough === null ? null : String(deliveredThrough)}::bigint where owner = ${owner}::uuid`);
@@ -183,5 +183,5 @@ export const releaseSettling = async (
 /** Deletes what is older than `keptFrom`. */
 export const deleteOldDays = async (db: Executor, keptFrom: Date) => {
   await db.execute(sql`delete from completeness_day where day < ${dayAt(keptFrom.getTime())}::int`);
-  await db.execute(sql`delete from completeness_hour where hour < ${timestampAt(keptFrom)}`);
+  await db.execute(sql`delete from completeness_hour where hour < ${timestamptz(keptFrom)}`);
 };

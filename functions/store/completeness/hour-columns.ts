@@ -9,8 +9,7 @@ import { type Clock, dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import { byteOfState } from "#proto/completeness/hour-state.ts";
 import type { Database } from "../database/database.ts";
-import { asIs, readOne, readRows } from "../database/statements.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
+import { asIs, readOne, readRows, timestamptz } from "../database/statements.ts";
 import { HostIndex } from "../fleet/columns/host-index.ts";
 import { dayAt } from "./days.ts";
 import type { HourFilter, MatchingHost, MatchingPage } from "./report.ts";
@@ -88,7 +87,7 @@ export const createHourColumns = ({
         sql`
         select (extract(epoch from date_trunc('day', hour, 'UTC')) / 86400)::int as day,
           pg_postmaster_start_time()::text || string_agg(xmin::text, ' ' order by hour) as version
-        from completeness_hour where hour >= ${timestampAt(start)} and hour < ${timestampAt(end)} group by 1`,
+        from completeness_hour where hour >= ${timestamptz(start)} and hour < ${timestamptz(end)} group by 1`,
       );
       const versions = new Map(rows.map(({ day, version }) => [day, version]));
       for (let day = from; day <= to; day++) if (!versions.has(day)) days.delete(day);

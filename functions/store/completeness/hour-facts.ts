@@ -52,7 +52,7 @@ export const listUnenrolledHosts = (db: Executor, sinceMs: number): Promise<stri
     db,
     String,
     sql`
-    select host_id from ingest_host h where last_envelope_at >= ${timeOf(sinceMs)}::timestamptz
+    select host_id from ingest_host h where last_envelope_at >= ${timestamptz(sinceMs)}
       and not exists (select from fleet_status s where s.identity = h.host_id collate "C")
     order by host_id collate "C"`,
   );
@@ -270,7 +270,7 @@ export const findHostAccounts = async (
     accountColumns,
     sql`
     select ${selectedAccount} from ingest_account a
-    where host_id = ${host} and to_at >= ${timeOf(fromMs)}::timestamptz and from_at < ${timeOf(toMs)}::timestamptz
+    where host_id = ${host} and to_at >= ${timestamptz(fromMs)} and from_at < ${timestamptz(toMs)}
     order by from_at, queue_id, number, sha256`,
   );
   return rows.map(accountOf);

@@ -14,8 +14,8 @@ import {
   readRows,
   readScalars,
   texts,
+  timestamptz,
 } from "../database/statements.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
 import { dayAt } from "./days.ts";
 import type { HourColumns } from "./hour-columns.ts";
 
@@ -136,7 +136,7 @@ export const findHourCounts = async (
     { hourMs: Date.parse, hosts: asIs<number[]> },
     sql`
     select hour as hour_ms, array_to_json(hosts) as hosts from completeness_hour
-    where hour >= ${timestampAt(new Date(fromMs))} and hour < ${timestampAt(new Date(toMs))} order by hour`,
+    where hour >= ${timestamptz(fromMs)} and hour < ${timestamptz(toMs)} order by hour`,
   );
   return rows.map(({ hourMs, hosts }) => ({
     hourMs,

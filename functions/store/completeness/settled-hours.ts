@@ -1,7 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
-import { type RowOf, readRows } from "../database/statements.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
+import { type RowOf, readRows, timestamptz } from "../database/statements.ts";
 
 /** An account that may change the state of hours that have a statement. */
 export type SettlingAccount = RowOf<typeof settlingAccount>;
@@ -37,7 +36,7 @@ const selectAccounts = (
     db,
     settlingAccount,
     sql`
-    select ${columns} from ingest_account where ${where} and from_at < ${timestampAt(hour)} order by ${order} limit ${limit}`,
+    select ${columns} from ingest_account where ${where} and from_at < ${timestamptz(hour)} order by ${order} limit ${limit}`,
   );
 
 /**
@@ -54,8 +53,8 @@ export const findLateAccounts = (
   }: { since: Date; unseenFrom: bigint; until: Date } & AccountQuery,
 ): Promise<SettlingAccount[]> =>
   selectAccounts(db, query, {
-    where: sql`received_at >= ${timestampAt(since, -commitSecondsMax)} and received_at < ${timestampAt(until)}
-      and (received_at >= ${timestampAt(since)} or xid >= ${unseenFrom}::bigint)`,
+    where: sql`received_at >= ${timestamptz(since, -commitSecondsMax)} and received_at < ${timestamptz(until)}
+      and (received_at >= ${timestamptz(since)} or xid >= ${unseenFrom}::bigint)`,
     order: sql`received_at`,
   });
 
@@ -106,18 +105,18 @@ export const findChangedAccounts = (
         select * from ingest_account i
         where i.host_id = r.host_id and i.queue_id = r.queue_id and i.refused is null and i.last_sequence > r.after_sequence
         order by i.number limit 1) a
-      where r.last_at >= ${timestampAt(since, -commitSecondsMax)} and a.last_sequence - a.accepted <= r.after_sequence and a.from_at < ${timestampAt(hour)}
+      where r.last_at >= ${timestamptz(since, -commitSecondsMax)} and a.last_sequence - a.accepted <= r.after_sequence and a.from_at < ${timestamptz(hour)}
       union all
       select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, a.stream_end, r.recorded_at from ingest_lost_range r
       join ingest_account a on a.host_id = r.host_id and a.refused is null and a.last_sequence >= r.from_sequence
         and a.last_sequence - a.accepted < r.through_sequence
-      where r.recorded_at >= ${timestampAt(since, -commitSecondsMax)} and a.from_at < ${timestampAt(hour)}
+      where r.recorded_at >= ${timestamptz(since, -commitSecondsMax)} and a.from_at < ${timestamptz(hour)}
       union all
-      select q.host_id, greatest(coalesce(a.to_at, q.first_seen_at), ${timestampAt(hour)} - interval '1 hour' * ${hoursMax}::int),
-        least(q.ended_at, ${timestampAt(hour)}), true, 0, null, q.changed_at from ingest_queue q
+      select q.host_id, greatest(coalesce(a.to_at, q.first_seen_at), ${timestamptz(hour)} - interval '1 hour' * ${hoursMax}::int),
+        least(q.ended_at, ${timestamptz(hour)}), true, 0, null, q.changed_at from ingest_queue q
       left join lateral (
         select to_at from ingest_account i where i.host_id = q.host_id and i.queue_id = q.queue_id and i.refused is null
         order by i.number desc limit 1) a on true
-      where q.changed_at >= ${timestampAt(since, -commitSecondsMax)} and coalesce(a.to_at, q.first_seen_at) < ${timestampAt(hour)}) as changed
+      where q.changed_at >= ${timestamptz(since, -commitSecondsMax)} and coalesce(a.to_at, q.first_seen_at) < ${timestamptz(hour)}) as changed
     order by received_at limit ${limit}`,
   );

@@ -38,8 +38,9 @@ export const texts = (values: readonly string[]): SQL => sql`${arrayLiteral(valu
 /** Writes ids as an array of PostgreSQL. */
 export const uuids = (values: readonly string[]): SQL => sql`${arrayLiteral(values)}::uuid[]`;
 
-/** Writes a time as a timestamp of PostgreSQL. */
-export const timestamptz = (at: Date): SQL => sql`${at.toISOString()}::timestamptz`;
+/** Writes the time so many seconds after another, of which a number is in milliseconds since the epoch, as a timestamp of PostgreSQL. */
+export const timestamptz = (at: Date | number, seconds = 0): SQL =>
+  sql`${new Date(Number(at) + seconds * 1000).toISOString()}::timestamptz`;
 
 const elementOf = (value: string | Uint8Array) =>
   typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : `"\\\\x${value.toHex()}"`;

@@ -169,7 +169,7 @@ export const noteStreamLag = async (
   db: Executor,
   lag: { name: string; stream: string; position: bigint; pending: number; oldestAt: number | null },
 ): Promise<void> => {
-  const at = lag.oldestAt === null ? sql`position_at` : timestamptz(new Date(lag.oldestAt));
+  const at = lag.oldestAt === null ? sql`position_at` : timestamptz(lag.oldestAt);
   await db.execute(sql`
     update export_position set stream_pending = ${lag.pending}::bigint, position_at = ${at}
     where name = ${lag.name} and stream = ${lag.stream} and position = ${lag.position}::bigint

@@ -300,7 +300,7 @@ export const moveExportPosition = async (
     partial,
     lost = 0,
   } = progress;
-  const at = positionAt === undefined ? sql`position_at` : timestamptz(new Date(positionAt));
+  const at = positionAt === undefined ? sql`position_at` : timestamptz(positionAt);
   // The time of the message at the position shows that a stream has gone back, even after a core stored that of a newer message beyond it.
   const reachedAt = lease.stream === null ? sql`greatest(position_at, ${at})` : at;
   const isReached = lease.stream === null ? sql`${position}::bigint <= ${nextXid}` : sql`true`;

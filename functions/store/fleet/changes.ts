@@ -13,8 +13,8 @@ import {
   type PageRequest,
   readRows,
   readScalar,
+  timestamptz,
 } from "../database/statements.ts";
-import { timestampAt } from "./columns/expression.ts";
 
 /** A change, and its comparison once it has soaked. */
 export type ChangeRow = typeof fleetChange.$inferSelect;
@@ -38,7 +38,7 @@ const changesBetween = (from: Date, until: Date): SQL => sql`(
         select 'infinity', version, label_set_id from fleet_host where identity_id = h.identity_id
         order by until_at limit 1
       ) n
-      where h.until_at >= ${timestampAt(from)} and h.until_at <= ${timestampAt(until)}
+      where h.until_at >= ${timestamptz(from)} and h.until_at <= ${timestamptz(until)}
         and (h.version <> n.version or h.label_set_id <> n.label_set_id)
     )
     select identity_id, at, platform, version, label_set_id, 'version' as kind, '' as name, version as from_value, to_version as to_value
@@ -186,8 +186,8 @@ export const listChanges = async (db: Executor, page: PageRequest): Promise<Page
  */
 export const hostsOfChange = (change: ChangeRow, now: Date): SQL => {
   const { kind, name, toValue, beganAt, endedAt } = change;
-  const began = timestampAt(beganAt);
-  const isFollowed = sql`s.revoked_from > ${timestampAt(now)} and s.config_assigned_at < ${began}`;
+  const began = timestamptz(beganAt);
+  const isFollowed = sql`s.revoked_from > ${timestamptz(now)} and s.config_assigned_at < ${began}`;
   const changedValue = (row: "s" | "h") =>
     kind === "version"
       ? sql.raw(`${row}.version`)

@@ -1,8 +1,7 @@
 /** Stores when cores could receive, by the database's clock, and when none could. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
-import { asDate, orNull, readRows, readScalar } from "../database/statements.ts";
-import { timestampAt } from "./columns/expression.ts";
+import { asDate, orNull, readRows, readScalar, timestamptz } from "../database/statements.ts";
 import type { Outage } from "./counted-time.ts";
 
 /** Cores extend their sessions this often; a gap of three intervals is an outage. */
@@ -38,7 +37,7 @@ export const extendSession = async (
 ): Promise<{ outage: { beganAt: Date; endedAt: Date } | undefined; hasOlderCore: boolean }> => {
   // One core at a time, so that cores that return together record one outage.
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('core_session'))`);
-  const at = timestampAt(until);
+  const at = timestamptz(until);
   await tx.execute(
     sql`update core_session set received_until = ${at} where received_until > ${at}`,
   );
@@ -48,9 +47,9 @@ export const extendSession = async (
   const beganAt = await findGap(tx, from);
   if (beganAt !== undefined)
     await tx.execute(sql`insert into core_outage (id, began_at, ended_at)
-      values (${outageId}::uuid, ${timestampAt(beganAt)}, ${timestampAt(from)})`);
+      values (${outageId}::uuid, ${timestamptz(beganAt)}, ${timestamptz(from)})`);
   await tx.execute(sql`insert into core_session (id, started_at, received_until, reads_status, reads_stored_digests)
-    values (${sessionId}::uuid, ${timestampAt(from)}, ${at}, true, true)
+    values (${sessionId}::uuid, ${timestamptz(from)}, ${at}, true, true)
     on conflict (id) do update set received_until = excluded.received_until`);
   await tx.execute(
     sql`delete from core_session where received_until < ${at} - interval '1 day' * ${sessionDaysMax}::int`,
@@ -59,7 +58,7 @@ export const extendSession = async (
     tx,
     Boolean,
     sql`select exists(select from core_session
-    where reads_stored_digests is not true and received_until > ${timestampAt(until, -gapMsMin / 1000)})`,
+    where reads_stored_digests is not true and received_until > ${timestamptz(until, -gapMsMin / 1000)})`,
   );
   return { outage: beganAt && { beganAt, endedAt: from }, hasOlderCore };
 };
@@ -69,14 +68,14 @@ const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
   const extended = await readScalar(
     db,
     orNull(asDate),
-    sql`select max(received_until) from core_session where received_until > ${timestampAt(at)} - interval '1 day' * ${sessionDaysMax}::int`,
+    sql`select max(received_until) from core_session where received_until > ${timestamptz(at)} - interval '1 day' * ${sessionDaysMax}::int`,
   );
   if (extended === null || !isGap(extended, at)) return undefined;
   // A core of a previous version extends no session, but stores heartbeats. Those that have just arrived do not end the outage earlier.
   const heard = await readScalar(
     db,
     orNull(asDate),
-    sql`select max(last_heartbeat_at) from fleet_status where last_heartbeat_at < ${timestampAt(at, -gapMsMin / 1000)}`,
+    sql`select max(last_heartbeat_at) from fleet_status where last_heartbeat_at < ${timestamptz(at, -gapMsMin / 1000)}`,
   );
   const beganAt = new Date(Math.max(extended.getTime(), heard?.getTime() ?? 0));
   return isGap(beganAt, at) ? beganAt : undefined;
@@ -102,7 +101,7 @@ export const findOutagesAt = async (
   db: Executor,
   at: Date,
 ): Promise<Omit<Outage, "countedFrom">[]> => {
-  const outages = await readOutages(db, sql`began_at <= ${timestampAt(at)}`);
+  const outages = await readOutages(db, sql`began_at <= ${timestamptz(at)}`);
   return outages.map(({ beganAt, endedAt }) => ({
     beganAt,
     endedAt: endedAt > at ? null : endedAt,
@@ -117,7 +116,7 @@ export const findOutages = async (
   db: Executor,
   now: Date,
 ): Promise<Omit<Outage, "countedFrom">[]> => {
-  const ended = await readOutages(db, sql`ended_at <= ${timestampAt(now)}`);
+  const ended = await readOutages(db, sql`ended_at <= ${timestamptz(now)}`);
   const current = await findGap(db, now);
   return [...ended, ...(current ? [{ beganAt: current, endedAt: null }] : [])];
 };

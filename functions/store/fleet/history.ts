@@ -21,8 +21,9 @@ import {
   readRows,
   readScalar,
   readScalars,
+  timestamptz,
 } from "../database/statements.ts";
-import { never, timestampAt } from "./columns/expression.ts";
+import { never } from "./columns/expression.ts";
 import type { FleetThresholds } from "./conditions.ts";
 import type { Outage } from "./counted-time.ts";
 import type { FleetSummary } from "./summary.ts";
@@ -50,7 +51,7 @@ const ofProcess = sql.raw(
 
 /** Returns the hosts that were enrolled at a time, with their columns of `fleet` as of then. Figures without a history are unknown. */
 export const hostsAt = (at: Date): SQL => {
-  const time = timestampAt(at);
+  const time = timestamptz(at);
   /** Joins the start of the silence around the time; null without one. */
   const silence = (name: "unheard" | "unsent") => sql`left join lateral (
       select from_at, queue_bytes from fleet_silence
@@ -98,7 +99,7 @@ export interface ChangedBetween {
 }
 
 const endedBetween = ({ from, until }: ChangedBetween): SQL =>
-  sql`until_at > ${timestampAt(from)} and until_at <= ${until ? timestampAt(until) : sql`'infinity'`}`;
+  sql`until_at > ${timestamptz(from)} and until_at <= ${until ? timestamptz(until) : sql`'infinity'`}`;
 
 /** Returns the facts that changed hosts had at the start of the range. */
 export const factsBefore = (between: ChangedBetween): SQL => sql`(
@@ -119,7 +120,7 @@ export const silencesBefore = (
   { areOfEnvelopes }: { areOfEnvelopes: boolean },
 ): SQL => sql`(
     select identity_id, null as identity, queue_bytes, from_at as last_heartbeat_at, from_at as last_envelope_at from fleet_silence
-    where ${endedBetween(between)} and from_at <= ${timestampAt(between.from)} and is_of_envelopes = ${sql.raw(String(areOfEnvelopes))}
+    where ${endedBetween(between)} and from_at <= ${timestamptz(between.from)} and is_of_envelopes = ${sql.raw(String(areOfEnvelopes))}
   ) silences`;
 
 /** Counts the changes and the ended silences of all hosts, each up to `max`. */
@@ -154,7 +155,7 @@ export const recordThresholds = async (
 ): Promise<void> => {
   await db.execute(sql`
     insert into fleet_threshold (from_at, thresholds, forwarding_seconds)
-    select ${timestampAt(now)}, ${JSON.stringify(thresholds)}::jsonb, ${thresholds.forwardingSeconds}::int
+    select ${timestamptz(now)}, ${JSON.stringify(thresholds)}::jsonb, ${thresholds.forwardingSeconds}::int
     where ${JSON.stringify(thresholds)}::jsonb is distinct from (select thresholds from fleet_threshold order by from_at desc limit 1)
     on conflict do nothing`);
 };
@@ -167,7 +168,7 @@ export const findThresholdsAt = async (
   const [thresholds] = await readScalars(
     db,
     asIs<FleetThresholds>,
-    sql`select thresholds from fleet_threshold where from_at <= ${timestampAt(at)} order by from_at desc limit 1`,
+    sql`select thresholds from fleet_threshold where from_at <= ${timestamptz(at)} order by from_at desc limit 1`,
   );
   return thresholds;
 };
@@ -181,7 +182,7 @@ const deletedMax = 10_000;
 
 /** Deletes a bounded number of rows that ended before `keptFrom` and returns the number. Keeps the thresholds of that time. */
 export const deleteOldHistory = async (db: Executor, keptFrom: Date): Promise<number> => {
-  const from = timestampAt(keptFrom);
+  const from = timestamptz(keptFrom);
   let deleted = 0;
   for (const [table, ended] of [
     ["fleet_history", sql`until_at < ${from}`],
@@ -191,7 +192,7 @@ export const deleteOldHistory = async (db: Executor, keptFrom: Date): Promise<nu
     ["fleet_change", sql`began_at < ${from}`],
     ["fleet_change_hour", sql`hour < ${Math.floor(keptFrom.getTime() / hourMs)}::int`],
     // A base is at most a day older than its differences.
-    ["fleet_checkpoint", sql`at < ${timestampAt(keptFrom, -86_400)}`],
+    ["fleet_checkpoint", sql`at < ${timestamptz(keptFrom, -86_400)}`],
     [
       "fleet_threshold",
       sql`from_at < (select max(from_at) from fleet_threshold where from_at <= ${from})`,
@@ -219,7 +220,7 @@ const slotOf = (at: Date): Date => new Date(at.getTime() - (at.getTime() % sampl
 /** Whether these five minutes still lack a sample. */
 export const isSampleDue = async (db: Executor, now: Date): Promise<boolean> =>
   !(await hasRows(
-    db.execute(sql`select from fleet_sample where slot = ${timestampAt(slotOf(now))}`),
+    db.execute(sql`select from fleet_sample where slot = ${timestamptz(slotOf(now))}`),
   ));
 
 /** Stores the counts of `at`, unless its five minutes have a sample. */
@@ -230,7 +231,7 @@ export const addSample = async (
 ): Promise<void> => {
   const states = arrayLiteral(fleetStates.map((state) => String(byState.get(state) ?? 0)));
   await db.execute(sql`insert into fleet_sample (slot, at, states, needs_attention)
-    values (${timestampAt(slotOf(at))}, ${timestampAt(at)}, ${states}::int[], ${needsAttention}::int) on conflict do nothing`);
+    values (${timestamptz(slotOf(at))}, ${timestamptz(at)}, ${states}::int[], ${needsAttention}::int) on conflict do nothing`);
 };
 
 /** Finds the first sample of each `stepMs` between two times, in order. */
@@ -244,7 +245,7 @@ export const findSamples = async (
     sql`
     select distinct on (step) at, to_json(states) as states, needs_attention
     from (select *, floor(extract(epoch from slot) * 1000 / ${stepMs}::bigint) as step from fleet_sample) sample
-    where slot >= ${timestampAt(from)} and at <= ${timestampAt(to)} order by step, slot`,
+    where slot >= ${timestamptz(from)} and at <= ${timestamptz(to)} order by step, slot`,
   );
   return rows.map(({ states, ...sample }) => ({
     ...sample,
@@ -262,5 +263,5 @@ export const findOutagesBetween = (
     { beganAt: asDate, endedAt: asDate },
     sql`
     select began_at, ended_at from core_outage
-    where ended_at > ${timestampAt(from)} and began_at < ${timestampAt(to)} order by began_at limit 1000`,
+    where ended_at > ${timestamptz(from)} and began_at < ${timestamptz(to)} order by began_at limit 1000`,
   );

@@ -4,7 +4,7 @@ import { hourMs } from "#kit/clock.ts";
 import type { SentVolume } from "#proto/fleet-health/comparison.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
-import { timestampAt } from "./columns/expression.ts";
+import { timestamptz } from "../database/statements.ts";
 import { type CountingRules, type FleetRules, hostsOf, staleBefore } from "./conditions.ts";
 import { fleetPredicate, queueMeasuredSeconds, queueWaits } from "./predicate.ts";
 
@@ -72,7 +72,7 @@ export const sentAround = (row: "f", { from, until }: ChangeSpan, now: Date): SQ
   const end = hourOf(now);
   const first = Math.max(at - 24, end - countedHours);
   if (first >= at || after >= end) return sql`null::jsonb`;
-  const timeOf = (hour: number) => timestampAt(new Date(hour * hourMs));
+  const timeOf = (hour: number) => timestamptz(hour * hourMs);
   const between = (from: number, to: number) => sql`(
     select coalesce(jsonb_object_agg(signal, jsonb_build_object('bytes', bytes, 'envelopes', envelopes)), '{}') from (
       select case kind when 'otel_metric' then 'metrics' when 'otel_span' then 'traces' else 'logs' end as signal,
@@ -98,7 +98,7 @@ export const sampleHosts = async (db: Executor, now: Date): Promise<boolean> => 
   await db.execute(sql`
     insert into fleet_hour (hour, identity_id, figures)
     select ${hour}::int, f.identity_id, ${hostFigures} from fleet_status f
-    where f.last_heartbeat_at >= ${timestampAt(now, -3600)} order by f.identity_id
+    where f.last_heartbeat_at >= ${timestamptz(now, -3600)} order by f.identity_id
     on conflict do nothing`);
   return true;
 };
@@ -106,7 +106,7 @@ export const sampleHosts = async (db: Executor, now: Date): Promise<boolean> => 
 /** Stores the sizes of queues whose oldest record waits, and deletes those that are too old to measure by. */
 export const sampleQueues = async (db: Executor, rules: FleetRules): Promise<void> => {
   // Heartbeats may be as much older.
-  const keptFrom = timestampAt(rules.now, -2 * queueMeasuredSeconds);
+  const keptFrom = timestamptz(rules.now, -2 * queueMeasuredSeconds);
   await db.execute(sql`with old as (delete from queue_sample where at < ${keptFrom})
     insert into queue_sample (identity_id, at, bytes)
     select f.identity_id, f.last_heartbeat_at, f.queue_bytes from fleet_status f where ${queueWaits(rules)}
@@ -132,7 +132,7 @@ const controlMax = 8000;
 /** Selects the hosts of a filter as changed, and all others; for `findFollowedHosts`. */
 export const hostsOfFilter = (filter: FleetFilter, rules: FleetRules): SQL => sql`
     select identity_id, platform, version, label_set_id, ${fleetPredicate(filter, rules)} as is_changed
-    from ${hostsOf(rules)} where revoked_from > ${timestampAt(rules.now)}`;
+    from ${hostsOf(rules)} where revoked_from > ${timestamptz(rules.now)}`;
 
 /**
  * Finds changed hosts, and others on their platforms, each group in random order. Omits hosts without figures from before the change. If an

@@ -24,9 +24,10 @@ import {
   orNull,
   type RowOf,
   readRow,
+  timestamptz,
   uuids,
 } from "../database/statements.ts";
-import { always, column, never, timestampAt } from "./columns/expression.ts";
+import { always, column, never } from "./columns/expression.ts";
 import {
   conditionPredicate,
   type FleetRules,
@@ -241,7 +242,7 @@ const rowOf = (row: SelectedRow): FleetRow =>
 
 /** `chosen` selects ids from the narrow table, so that a sort of the whole fleet uses little memory. */
 const statementOfRows = (rules: FleetRules, chosen: SQL, where = always): SQL => {
-  const at = timestampAt(rules.now);
+  const at = timestamptz(rules.now);
   const isPast = rules.past !== undefined;
   const isNow = sql.raw(String(!isPast));
   return sql`

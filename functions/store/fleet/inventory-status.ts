@@ -1,7 +1,8 @@
 /** How the inventory of expected hosts and the fleet agree on a host (`inventoryStatuses`). */
 import { type SQL, sql } from "drizzle-orm";
 import type { EnrolledStatus } from "#proto/fleet-health/vocabulary.ts";
-import { and, type Expression, found, or, timestampAt } from "./columns/expression.ts";
+import { timestamptz } from "../database/statements.ts";
+import { and, type Expression, found, or } from "./columns/expression.ts";
 import { type FleetRules, forwardingIs, isActive, notRevoked } from "./conditions.ts";
 
 /** Joins entries of the inventory with hosts by name: an entry names a device id or a whole identity. */
@@ -40,5 +41,5 @@ export const inventoryPredicate = (status: EnrolledStatus, rules: FleetRules): E
  */
 export const inventoryStatusOf = ({ now }: FleetRules): SQL => sql`
   case when not exists (select from inventory) then null
-    when n.name is null then case when f.revoked_from > ${timestampAt(now)} then 'unexpected' end
+    when n.name is null then case when f.revoked_from > ${timestamptz(now)} then 'unexpected' end
     when n.removed_at is null then 'expected' when f.still_sends then 'gone' end`;

@@ -2,8 +2,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
-import { texts, uuids } from "../database/statements.ts";
-import { timestampAt } from "./columns/expression.ts";
+import { texts, timestamptz, uuids } from "../database/statements.ts";
 
 /** Cores differ by less than this, because they read the database's clock. */
 export const toleranceSeconds = 5;
@@ -39,14 +38,14 @@ const timesOfHosts: readonly { table: string; key: string; columns: readonly str
 
 /** Whether one of the times is ahead. */
 const areAhead = (columns: readonly string[], now: Date): SQL =>
-  sql`greatest(${sql.raw(columns.join(", "))}) > ${timestampAt(now, toleranceSeconds)}`;
+  sql`greatest(${sql.raw(columns.join(", "))}) > ${timestamptz(now, toleranceSeconds)}`;
 
 /** Limits times to `now`. Keeps null, for which `least` would return `now`, and so revoke the host. */
 const notAhead = (columns: readonly string[], now: Date): SQL =>
   sql.join(
     columns.map((name) => {
       const column = sql.raw(name);
-      return sql`${column} = case when ${column} > ${timestampAt(now, toleranceSeconds)} then ${timestampAt(now)} else ${column} end`;
+      return sql`${column} = case when ${column} > ${timestamptz(now, toleranceSeconds)} then ${timestamptz(now)} else ${column} end`;
     }),
     sql`, `,
   );
@@ -61,7 +60,7 @@ export const correctHostTimes = async (
   now: Date,
   after: string,
 ): Promise<{ hosts: number; last: string } | undefined> => {
-  const at = timestampAt(now);
+  const at = timestamptz(now);
   const rows = await tx.execute<{ id: string; identity: string }>(sql`
     select identity_id as id, identity from fleet_status
     where ${areAhead(timesOfStatus, now)} and identity_id > ${after}::uuid order by identity_id limit ${batchMax}`);
@@ -106,8 +105,8 @@ const timesOfStatus = [
  * count every failure since. Returns how many it corrected.
  */
 export const correctRollouts = async (db: Executor, now: Date): Promise<number> => {
-  const at = timestampAt(now);
-  const limit = timestampAt(now, toleranceSeconds);
+  const at = timestamptz(now);
+  const limit = timestamptz(now, toleranceSeconds);
   const waves = await db.execute(sql`
     update rollout_wave set soak_until = ${at} + make_interval(secs => soak_seconds)
     where completed_at is null and soak_until > ${limit} + make_interval(secs => soak_seconds) returning number`);
@@ -137,8 +136,8 @@ const timesOfOperators: Readonly<Record<string, readonly string[]>> = {
  * the next one, a core that has ended would seem to run, a released set could not be applied, and a bootstrap token would not expire.
  */
 export const correctOperatorTimes = async (db: Executor, now: Date): Promise<void> => {
-  const at = timestampAt(now);
-  const limit = timestampAt(now, toleranceSeconds);
+  const at = timestamptz(now);
+  const limit = timestamptz(now, toleranceSeconds);
   for (const [table, columns] of Object.entries(timesOfOperators))
     await db.execute(
       sql`update ${sql.raw(table)} set ${notAhead(columns, now)} where ${areAhead(columns, now)}`,
@@ -160,8 +159,8 @@ const untilTimes = {
  * checkpoints of times ahead, which core creates again when those times come.
  */
 export const correctHistory = async (db: Executor, now: Date): Promise<void> => {
-  const at = timestampAt(now);
-  const limit = timestampAt(now, toleranceSeconds);
+  const at = timestamptz(now);
+  const limit = timestamptz(now, toleranceSeconds);
   for (const [table, key] of Object.entries(untilTimes)) {
     const name = sql.identifier(table);
     const isOfBatch = sql`identity_id in (select identity_id from ${name} where until_at > ${limit} limit ${batchMax})`;

@@ -167,7 +167,7 @@ export const deleteOldestDefaultDay = async (
         { rows: Number },
         sql`
         with deleted as (
-          delete from ${sql.identifier(`${table}_default`)} where received_at < ${timestamptz(new Date(day + dayMs))}
+          delete from ${sql.identifier(`${table}_default`)} where received_at < ${timestamptz(day + dayMs)}
           returning ${envelopesIn[table]} as envelopes)
         select coalesce(sum(envelopes), 0) as rows from deleted`,
       );

@@ -16,8 +16,8 @@ import {
   readRow,
   readRows,
   texts,
+  timestamptz,
 } from "../database/statements.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
 import type { FleetRules } from "../fleet/conditions.ts";
 import { inventoryPredicate, namedHosts } from "../fleet/inventory-status.ts";
 
@@ -93,7 +93,7 @@ export const replaceInventory = async (
   hosts: readonly InventoryHost[],
   { sha256, updatedAt }: { sha256: string; updatedAt: Date },
 ) => {
-  const at = timestampAt(updatedAt);
+  const at = timestamptz(updatedAt);
   const names = sql`unnest(${texts(hosts.map(({ name }) => name))})`;
   await tx.execute(sql`
     with removed as materialized (

@@ -1,7 +1,7 @@
 /** Stores the hosts with which a wave is compared, and figures of all of them during the wave. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
+import { timestamptz } from "../database/statements.ts";
 import { type CountingRules, staleBefore } from "../fleet/conditions.ts";
 import {
   type FollowedHost,
@@ -41,7 +41,7 @@ export const chooseComparedHosts = async (
     with alive as materialized (
       select f.identity_id, f.platform, f.version, f.label_set_id, t.wave, t.place, ${hostFigures} as figures
       from fleet_status f left join rollout_target t on t.rollout_id = ${rolloutId}::uuid and t.identity_id = f.identity_id
-      where f.last_heartbeat_at >= ${staleBefore(rules)} and f.revoked_from > ${timestampAt(rules.now)}
+      where f.last_heartbeat_at >= ${staleBefore(rules)} and f.revoked_from > ${timestamptz(rules.now)}
         and (t.place is null or t.status = 'pending')
     ), changed as (
       select *, false as is_control from alive where wave = ${wave}::int order by place limit ${changedMax}
@@ -81,9 +81,9 @@ export const findComparedHosts = (
       f.last_heartbeat_at < ${staleBefore(rules)} as "isSilent", ${sentAround("f", { from: startedAt, until: startedAt }, rules.now)} as sent
     from rollout_sample s join fleet_status f on f.identity_id = s.identity_id
     left join rollout_target t on t.rollout_id = s.rollout_id and t.identity_id = s.identity_id
-    where s.rollout_id = ${rolloutId}::uuid and s.wave = ${wave}::int and f.revoked_from > ${timestampAt(rules.now)}
+    where s.rollout_id = ${rolloutId}::uuid and s.wave = ${wave}::int and f.revoked_from > ${timestamptz(rules.now)}
       and case when s.is_control
-        then f.config_assigned_at < ${timestampAt(startedAt)} and f.platform = s.platform and f.version = s.version
+        then f.config_assigned_at < ${timestamptz(startedAt)} and f.platform = s.platform and f.version = s.version
           and f.label_set_id = s.label_set_id and coalesce(t.status, 'pending') = 'pending'
         else t.status in ('assigned', 'applied', 'failed') end
     order by s.place`);

@@ -4,8 +4,8 @@ import type { StoredBreach } from "#drizzle/schema/rollout.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
 import type { RolloutCondition } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { asIs, type RowOf, readOne, readRows, texts } from "../database/statements.ts";
-import { column, type Expression, timestampAt } from "../fleet/columns/expression.ts";
+import { asIs, type RowOf, readOne, readRows, texts, timestamptz } from "../database/statements.ts";
+import { column, type Expression } from "../fleet/columns/expression.ts";
 import { type CountingRules, enrollingAfter, staleBefore, staleFrom } from "../fleet/conditions.ts";
 import { countedAfterColumn, isUncounted } from "../fleet/counted-time.ts";
 
@@ -36,11 +36,11 @@ export const markApplied = async (tx: Executor, observed: Observed): Promise<num
 export const skipChanged = async (tx: Executor, { rolloutId, now }: Observed): Promise<number> => {
   const rows = await tx.execute(sql`
     update rollout_target t set status = 'skipped',
-      reason = case when f.revoked_from <= ${timestampAt(now)} then 'revoked' else 'reassigned' end
+      reason = case when f.revoked_from <= ${timestamptz(now)} then 'revoked' else 'reassigned' end
     from fleet f, config_assignment a
     where t.rollout_id = ${rolloutId}::uuid and t.status in ('assigned', 'applied', 'failed') and f.identity_id = t.identity_id
       and a.id = t.assignment_id
-      and (f.revoked_from <= ${timestampAt(now)} or (a.ended_at is not null and t.status <> 'failed'))
+      and (f.revoked_from <= ${timestamptz(now)} or (a.ended_at is not null and t.status <> 'failed'))
     returning t.place`);
   return rows.length;
 };
@@ -67,7 +67,7 @@ const conditionRows = (observed: Observed): SQL => {
     (3, 'config_invalid', f.config_invalid, coalesce(h.config_invalid_since, f.last_heartbeat_at),
       coalesce(h.config_errors[1], 'the collector reports an invalid config')),
     (4, 'config_invalid', refused.error is not null, f.last_heartbeat_at, ${reason(sql`refused.error`)}),
-    (5, 'stale', ${staleAt} < ${timestampAt(now)}, ${staleAt},
+    (5, 'stale', ${staleAt} < ${timestamptz(now)}, ${staleAt},
       case when f.last_heartbeat_at > '-infinity'
         then 'last heartbeat at ' || to_char(f.last_heartbeat_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
           || case when ${staleAt} > f.last_heartbeat_at + make_interval(secs => ${thresholds.staleAfterSeconds})
@@ -107,7 +107,7 @@ export const markFailed = async (tx: Executor, observed: Observed): Promise<numb
         and (f.running_config <> ${hashOf(observed)} or f.config_invalid or f.queue_at_risk
           or f.last_heartbeat_at < ${staleBefore(observed)})
     )
-    update rollout_target t set status = 'failed', failed_at = ${timestampAt(now)}, condition = found.condition,
+    update rollout_target t set status = 'failed', failed_at = ${timestamptz(now)}, condition = found.condition,
       condition_began_at = found.began_at, condition_detail = left(found.detail, 500), failed_version = found.version
     from found where t.rollout_id = ${rolloutId}::uuid and t.place = found.place
     returning t.place`);
@@ -157,7 +157,7 @@ export const countFailedSince = (
     { wave: Number, failed: Number },
     sql`
     select wave, count(*) as failed from rollout_target
-    where rollout_id = ${rolloutId}::uuid and status = 'failed' and failed_at > ${timestampAt(since)}
+    where rollout_id = ${rolloutId}::uuid and status = 'failed' and failed_at > ${timestamptz(since)}
     group by 1 order by 1`,
   );
 
@@ -184,7 +184,7 @@ export const findEvidence = (
     select t.identity_id, i.identity, t.condition, t.condition_began_at as began_at, t.condition_detail as detail
     from (
       select * from rollout_target
-      where rollout_id = ${rolloutId}::uuid and wave = ${wave} and status = 'failed' and failed_at > ${timestampAt(since)}
+      where rollout_id = ${rolloutId}::uuid and wave = ${wave} and status = 'failed' and failed_at > ${timestamptz(since)}
       order by place limit ${limit}
     ) t join collector_identity i on i.id = t.identity_id order by t.place`,
   );

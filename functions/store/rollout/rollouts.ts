@@ -26,10 +26,10 @@ import {
   type RowOf,
   readRows,
   texts,
+  timestamptz,
   updaterOf,
   uuids,
 } from "../database/statements.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
 import type { FleetRules } from "../fleet/conditions.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
 
@@ -210,7 +210,7 @@ type TargetRow = typeof rolloutTarget.$inferSelect;
 
 /** Returns why a rollout cannot change a host of the filter, by the columns of `fleet` and of `collector_health` (h); null if it can. */
 const skipReason = ({ now }: FleetRules): SQL => sql`case
-  when revoked_from <= ${timestampAt(now)} then 'revoked'
+  when revoked_from <= ${timestamptz(now)} then 'revoked'
   when h.apply_desired_config = false then 'apply_desired_config_off' end`;
 
 /** Returns the hosts of a filter, with `skipped`: why a rollout cannot change one; null if it can. */
@@ -443,7 +443,7 @@ export const endAssignments = async (
   endedAt: Date,
 ) => {
   if (identityIds.length === 0) return;
-  await tx.execute(sql`update config_assignment set ended_at = ${timestampAt(endedAt)}
+  await tx.execute(sql`update config_assignment set ended_at = ${timestamptz(endedAt)}
     where identity_id = any(${uuids(identityIds)}) and ended_at is null`);
 };
 
@@ -480,8 +480,8 @@ export const updateTargets = async (
   await tx.execute(sql`
     update rollout_target t set status = c.status, reason = c.reason, assignment_id = c.assignment_id,
       previous_config_id = c.previous_config_id,
-      assigned_at = case when c.status = 'assigned' then ${timestampAt(at)} else t.assigned_at end,
-      reverted_at = case when c.status = 'reverted' then ${timestampAt(at)} else t.reverted_at end
+      assigned_at = case when c.status = 'assigned' then ${timestamptz(at)} else t.assigned_at end,
+      reverted_at = case when c.status = 'reverted' then ${timestamptz(at)} else t.reverted_at end
     from json_to_recordset(${json}::json) as
       c (place int, status text, reason text, assignment_id uuid, previous_config_id uuid)
     where t.rollout_id = ${rolloutId}::uuid and t.place = c.place`);

@@ -9,8 +9,8 @@ import {
   readRows,
   readScalar,
   texts,
+  timestamptz,
 } from "../database/statements.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
 import type { FleetRules } from "../fleet/conditions.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
 
@@ -105,7 +105,7 @@ export const findHostsOver = async (
     sql`
     select identity as host_id, identity_id, budget from (
       select identity, identity_id, case ${sql.join(isOver, sql` `)} end as budget from (
-        select *, (select sum(payload_bytes) from ingest_hour where host_id = identity collate "default" and hour = ${timestampAt(hour)}) as sent
+        select *, (select sum(payload_bytes) from ingest_hour where host_id = identity collate "default" and hour = ${timestamptz(hour)}) as sent
         from fleet where ${sql.join(filters, sql` or `)} offset 0) counted) judged
     where budget is not null`,
   );

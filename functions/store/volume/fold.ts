@@ -1,9 +1,8 @@
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { readScalars } from "../database/statements.ts";
+import { readScalars, timestamptz } from "../database/statements.ts";
 import { tryLock } from "../database/try-lock.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
 
 /** `ingest_hour` keeps two days and the current hour, from which the volume of a host is read. */
 const recentMs = 49 * hourMs;
@@ -47,7 +46,7 @@ const columns = sql`kind, day, envelopes, payload_bytes, hour_envelopes, hour_by
  * that exists: a core whose clock is behind may store hours of it later. Returns how many hosts had such rows.
  */
 export const foldHours = async (db: Database, now: number): Promise<number> => {
-  const until = timestampAt(new Date(now - recentMs - ((now - recentMs) % dayMs)));
+  const until = timestamptz(now - recentMs - ((now - recentMs) % dayMs));
   let folded = 0;
   for (let after = ""; ; ) {
     let hosts: string[] = [];
@@ -118,7 +117,7 @@ export const refreshHostVolumes = (
   withVolumeLock(db, async (tx) => {
     const until = now - (now % hourMs);
     const sent = sql`select host_id, sum(payload_bytes)::bigint as bytes from ingest_hour
-      where hour >= ${timestampAt(new Date(until - dayMs))} and hour < ${timestampAt(new Date(until))} group by host_id`;
+      where hour >= ${timestamptz(until - dayMs)} and hour < ${timestamptz(until)} group by host_id`;
     await tx.execute(sql`
       with sent as materialized (${sent}),
       silent as (update host_volume v set day_bytes = 0 where day_bytes <> 0 and not exists (select from sent where sent.host_id = v.host_id))

@@ -1,8 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
-import { orNull, type RowOf, readOne, readRows } from "../database/statements.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
+import { orNull, type RowOf, readOne, readRows, timestamptz } from "../database/statements.ts";
 
 /** Whole hours, or whole days if their hours are no longer kept, in milliseconds since the epoch. */
 export interface VolumeRange {
@@ -40,7 +39,7 @@ const slice = ({ fromMs, toMs }: VolumeRange) => {
 };
 
 const recent = ({ fromMs, toMs }: VolumeRange): SQL =>
-  sql`hour >= ${timestampAt(new Date(fromMs))} and hour < ${timestampAt(new Date(toMs))}`;
+  sql`hour >= ${timestamptz(fromMs)} and hour < ${timestamptz(toMs)}`;
 
 /** Selects what core stored in a range, by host and kind. */
 const storedRows = (range: VolumeRange): SQL => {

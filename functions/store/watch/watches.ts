@@ -32,10 +32,10 @@ import {
   readScalars,
   selectPage,
   texts,
+  timestamptz,
   updaterOf,
 } from "../database/statements.ts";
 import { tryLock } from "../database/try-lock.ts";
-import { timestampAt } from "../fleet/columns/expression.ts";
 import { toleranceSeconds } from "../fleet/times-ahead.ts";
 
 /** A watch's row. */
@@ -211,12 +211,12 @@ export const claimMessages = async (
   }: { now: Date; until: Date; receivers: readonly string[]; limit: number },
 ): Promise<MessageRow[]> => {
   if (!(await tryLock(tx, "watchMessages"))) return [];
-  const at = sql`${timestampAt(now)}`;
+  const at = sql`${timestamptz(now)}`;
   const ids = await readScalars(
     tx,
     String,
     sql`
-    update watch_message set leased_until = ${timestampAt(until)}, attempts = attempts + 1
+    update watch_message set leased_until = ${timestamptz(until)}, attempts = attempts + 1
     where id in (
       select first.id from (
         select distinct on (watch_id, receiver) *, max(leased_until) over (partition by watch_id, receiver) as busy_until
@@ -306,17 +306,17 @@ const waitSecondsMax = 3600;
 
 /** Makes messages due whose next attempt was set by a clock that was ahead. */
 export const correctMessages = async (db: Executor, now: Date) => {
-  const at = timestampAt(now);
-  const limit = timestampAt(now, toleranceSeconds);
+  const at = timestamptz(now);
+  const limit = timestamptz(now, toleranceSeconds);
   await db.execute(sql`
     update watch_message set created_at = least(created_at, ${at}), next_attempt_at = least(next_attempt_at, ${at}), leased_until = null
-    where greatest(created_at, delivered_at) > ${limit} or greatest(next_attempt_at, leased_until) > ${timestampAt(now, waitSecondsMax + toleranceSeconds)}`);
+    where greatest(created_at, delivered_at) > ${limit} or greatest(next_attempt_at, leased_until) > ${timestamptz(now, waitSecondsMax + toleranceSeconds)}`);
 };
 
 /** Shortens silences that began ahead of `now`, so that each lasts as long from `now` as an operator asked for. */
 export const correctSilences = async (db: Executor, now: Date) => {
-  const at = timestampAt(now);
-  const limit = timestampAt(now, toleranceSeconds);
+  const at = timestamptz(now);
+  const limit = timestamptz(now, toleranceSeconds);
   await db.execute(sql`
     with ahead as (select watch_id, max(at) as at from watch_event where kind = 'silenced' and at > ${limit} group by 1),
       moved as (update watch_event set at = ${at} where at > ${limit})
