@@ -232,7 +232,7 @@ const unavailable = (request: Request, entropy: Entropy, error: unknown): Respon
 const opsRoutes = (core: Core) =>
   opsRoutesOf({
     ...core,
-    checks: requestChecksOf(core, "ingest needs the Node server"),
+    checks: requestChecksOf(core, "Ingest needs the Node server."),
     metrics: null,
   });
 

@@ -7,6 +7,7 @@ import {
 import { minuteMs } from "#kit/clock.ts";
 import { withoutUndefined } from "#kit/without-undefined.ts";
 import { withoutEnd } from "#proto/system/calendar.ts";
+import { components, describePart, isIll } from "#proto/system/parts.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
 import {
@@ -111,13 +112,21 @@ const followAudit = async (
   });
 };
 
-/** Prints the state of core's parts, those that need attention first. Exits with 1 if one is not ready. */
+/** Prints the state of the system's parts, those that need attention first. Exits with 1 if one is not ready. */
 export const printSystem = async (
   terminal: Terminal,
   options: OutputOptions,
   { parts, state }: AnswerOf<"reportSystem">,
 ) => {
-  const columns = ["area", "of", "name as part", "state", "since", "detail"] as const;
+  const columns: readonly Column<(typeof parts)[number]>[] = [
+    { component: (part) => components[describePart(part).component] },
+    "of",
+    { check: (part) => describePart(part).title },
+    "state",
+    "since",
+    "detail as what it says",
+    { "what to do": (part) => (isIll(part) ? describePart(part).remedy : "") },
+  ];
   await printRows(terminal, options, columns, parts);
   return state === "not_ready" ? exitCodes.refused : undefined;
 };

@@ -6904,7 +6904,7 @@ export type HealthResponses = {
         status: 'ready' | 'not_ready' | 'disabled';
         checks: Array<{
             name: string;
-            status: 'ready' | 'not_ready' | 'disabled';
+            status: 'disabled' | 'ready' | 'warning' | 'not_ready';
             detail: string | null;
         }>;
     };
@@ -6926,7 +6926,7 @@ export type ReadinessErrors = {
         status: 'ready' | 'not_ready' | 'disabled';
         checks: Array<{
             name: string;
-            status: 'ready' | 'not_ready' | 'disabled';
+            status: 'disabled' | 'ready' | 'warning' | 'not_ready';
             detail: string | null;
         }>;
     };
@@ -6942,7 +6942,7 @@ export type ReadinessResponses = {
         status: 'ready' | 'not_ready' | 'disabled';
         checks: Array<{
             name: string;
-            status: 'ready' | 'not_ready' | 'disabled';
+            status: 'disabled' | 'ready' | 'warning' | 'not_ready';
             detail: string | null;
         }>;
     };
@@ -6966,7 +6966,7 @@ export type IngestReadinessErrors = {
         status: 'ready' | 'not_ready' | 'disabled';
         checks: Array<{
             name: string;
-            status: 'ready' | 'not_ready' | 'disabled';
+            status: 'disabled' | 'ready' | 'warning' | 'not_ready';
             detail: string | null;
         }>;
     };
@@ -6982,7 +6982,7 @@ export type IngestReadinessResponses = {
         status: 'ready' | 'not_ready' | 'disabled';
         checks: Array<{
             name: string;
-            status: 'ready' | 'not_ready' | 'disabled';
+            status: 'disabled' | 'ready' | 'warning' | 'not_ready';
             detail: string | null;
         }>;
     };
@@ -7006,7 +7006,7 @@ export type LicensingReadinessErrors = {
         status: 'ready' | 'not_ready' | 'disabled';
         checks: Array<{
             name: string;
-            status: 'ready' | 'not_ready' | 'disabled';
+            status: 'disabled' | 'ready' | 'warning' | 'not_ready';
             detail: string | null;
         }>;
     };
@@ -7022,7 +7022,7 @@ export type LicensingReadinessResponses = {
         status: 'ready' | 'not_ready' | 'disabled';
         checks: Array<{
             name: string;
-            status: 'ready' | 'not_ready' | 'disabled';
+            status: 'disabled' | 'ready' | 'warning' | 'not_ready';
             detail: string | null;
         }>;
     };

@@ -1,5 +1,6 @@
 import { jsonb, primaryKey } from "drizzle-orm/pg-core";
 import type { CaChannel } from "#proto/management/ca-bundle.ts";
+import type { PartState } from "#proto/system/report.ts";
 import {
   bigint,
   integer,
@@ -60,7 +61,7 @@ export interface ReportedCheck {
   /** The readiness endpoint that runs it: core, ingest or licensing. */
   endpoint: string;
   name: string;
-  status: "ready" | "not_ready" | "disabled";
+  status: PartState;
   detail: string;
   /** RFC 3339: since when it has this status. */
   since: string;

@@ -201,7 +201,7 @@ it("D1: rejects with database_unavailable when the server ends in mid-batch; the
     expect(committer.health().healthy).toBe(false);
   });
   expect(await send(2, 2)).toMatchObject({ cursor: 2n, storedRows: 1 });
-  expect(committer.health()).toEqual({ healthy: true, detail: "committing" });
+  expect(committer.health()).toEqual({ healthy: true, detail: "Telemetry is committed." });
   expect(opened.length).toBe(2);
 });
 

@@ -230,14 +230,14 @@ export const createCommitter = (options: CommitterOptions) => {
     /** Returns whether the last batch committed, or none ran yet, and no frame has waited longer than `stalledAfterMs`. */
     health(): { healthy: boolean; detail: string } {
       if (state.name === "failing")
-        return { healthy: false, detail: "the last batch did not commit" };
+        return { healthy: false, detail: "The last batch did not commit." };
       let oldest = waiting.oldest() ?? clock.monotonic();
       for (const batch of batches)
         if (batch.state.name === "first") oldest = Math.min(oldest, batch.state.since);
       const waited = clock.monotonic() - oldest;
       return waited > stalledAfterMs
-        ? { healthy: false, detail: `a frame has been waiting for ${Math.round(waited / 1000)} s` }
-        : { healthy: true, detail: "committing" };
+        ? { healthy: false, detail: `A frame has been waiting for ${Math.round(waited / 1000)} s.` }
+        : { healthy: true, detail: "Telemetry is committed." };
     },
     /** Rejects new frames, waits `graceMs` (3 s) for those pending, and closes the connections. */
     async close(graceMs = 3_000) {

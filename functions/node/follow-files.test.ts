@@ -76,14 +76,14 @@ it("keeps the old CA while only its certificate is replaced, reports why, and us
   await check();
   expect([await issuer(), await reads(ca), await reads(next)]).toEqual([0, true, false]);
   expect(await ready.find()).toMatchObject({
-    status: "ready",
+    status: "warning",
     detail: expect.stringContaining("matches no certificate"),
   });
   expect(log.lines.filter(({ level }) => level === "warn")).toHaveLength(1);
   put("ca.key", next.key.pem);
   await check();
   expect([await issuer(), await reads(ca), await reads(next)]).toEqual([1, false, true]);
-  expect(await ready.find()).toEqual({ status: "ready", detail: "the newest are in use" });
+  expect(await ready.find()).toEqual({ status: "ready", detail: "The newest is in use." });
   expect(log.text()).not.toContain("PRIVATE KEY");
 });
 

@@ -1,4 +1,4 @@
-import { dayMs } from "#kit/clock.ts";
+import { dayMs, rfc3339 } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { CoreConfig } from "../config/core-config.ts";
 import type { Core, ReadCore, TimedCore } from "../core.ts";
@@ -15,15 +15,15 @@ import { databaseProblem } from "../store/database/problem.ts";
 import { clockDifferenceMsMax, readServerSettings } from "../store/database/server-settings.ts";
 import { countHeld, findDirectorySync } from "../store/directory/directory.ts";
 import { countGapHosts } from "../store/ingest/gaps.ts";
-import { findRetentionPause, type RetentionPause } from "../store/retention/retention-pause.ts";
 import type { Check, CheckResult } from "./readiness.ts";
 
 const ready = (detail: string): CheckResult => ({ status: "ready", detail });
+const warning = (detail: string): CheckResult => ({ status: "warning", detail });
 const notReady = (detail: string): CheckResult => ({ status: "not_ready", detail });
 const disabled = (detail: string): CheckResult => ({ status: "disabled", detail });
 
 const acceptsNoWrites =
-  "the server accepts no writes: it is a standby, or default_transaction_read_only is on";
+  "The server accepts no writes: it is a standby, or default_transaction_read_only is on.";
 
 /** The oldest supported major version. */
 const serverVersionMin = 15;
@@ -32,7 +32,9 @@ const serverVersionMin = 15;
 export const stoppingCheck = (isStopping: () => boolean): Check => ({
   name: "stopping",
   find: () =>
-    isStopping() ? notReady("core stops and accepts requests for a moment") : ready("core serves"),
+    isStopping()
+      ? notReady("Core stops, and serves requests for a moment.")
+      : ready("Core serves requests."),
 });
 
 /** The database answers, accepts writes, is recent enough, and has no setting that core cannot use. */
@@ -40,11 +42,13 @@ export const databaseCheck = (db: Database): Check =>
   checkOfDatabase("database", async () => {
     const { version, writable, faults } = await readServerSettings(db);
     if (version < serverVersionMin)
-      return notReady(`PostgreSQL ${version}; ${serverVersionMin} or later is needed`);
+      return notReady(
+        `Core needs PostgreSQL ${serverVersionMin} or later, and this is ${version}.`,
+      );
     if (!writable) return notReady(acceptsNoWrites);
     return faults[0] === undefined
-      ? ready(`PostgreSQL ${version}`)
-      : notReady(`the URL leads to ${faults[0]}`);
+      ? ready(`PostgreSQL ${version} answers and accepts writes.`)
+      : notReady(`The URL leads to ${faults[0]}`);
   });
 
 /**
@@ -53,8 +57,8 @@ export const databaseCheck = (db: Database): Check =>
 export const durabilityCheck = (db: Database): Check =>
   checkOfDatabase("durability", async () =>
     (await readServerSettings(db)).fsync
-      ? ready("fsync is on")
-      : notReady("fsync is off: commits may be lost"),
+      ? ready("Commits survive a crash: fsync is on.")
+      : notReady("A crash can lose commits: fsync is off."),
   );
 
 /** The schema is at least as new as this program; `pending` returns the missing migrations. */
@@ -62,12 +66,12 @@ export const migrationsCheck = (pending: () => Promise<readonly string[]>): Chec
   checkOfDatabase("migrations", async () => {
     const missing = await pending();
     return missing.length === 0
-      ? ready("all applied")
-      : notReady(`not applied: ${missing.join(", ")}`);
+      ? ready("Every migration is applied.")
+      : notReady(`Migrations are missing: ${missing.join(", ")}.`);
   });
 
 /**
- * Reports the age of the newest directory snapshot and the faults of the sync. Always ready: serving with older scopes is better than
+ * Reports the newest directory snapshot, and warns of what is wrong with it. Never `not_ready`: serving with older scopes is better than
  * taking every core out of rotation at once (docs/decisions/directory.md).
  */
 export const directoryCheck = ({ db, clock, config }: ReadCore): Check =>
@@ -75,30 +79,32 @@ export const directoryCheck = ({ db, clock, config }: ReadCore): Check =>
     const [last, held, restores] = await Promise.all([
       findDirectorySync(db),
       countHeld(db),
-      restoreFacts({ db, clock }),
+      restoreFaults({ db, clock }),
     ]);
-    const ageOf = (at: Date) => `${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s`;
-    const facts = [
-      config.directory.provider.kind === "scim"
-        ? (last?.pushedAt && `last push ${ageOf(last.pushedAt)} ago`) || "nothing was pushed yet"
-        : (last?.syncedAt && `snapshot ${ageOf(last.syncedAt)} old`) || "no directory snapshot yet",
+    const isPushed = config.directory.provider.kind === "scim";
+    const at = isPushed ? last?.pushedAt : last?.syncedAt;
+    const what = isPushed ? "push" : "snapshot of the directory";
+    const newest = at
+      ? `The last ${what} is of ${rfc3339(at.getTime())}.`
+      : `There was no ${what} yet.`;
+    const faults = [
       ...(last && last.failures > 0
         ? [
-            `${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`,
+            `${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}.`,
           ]
         : []),
       ...restores,
-      ...(held > 0 ? [heldFact(held, last?.reasonCode)] : []),
-      ...(last?.missingGroups ?? []).map((group) => `no group ${group}`),
+      ...(held > 0 ? [heldFault(held, last?.reasonCode)] : []),
+      ...(last?.missingGroups ?? []).map((group) => `It has no group ${group}.`),
     ];
-    return ready(facts.join("; "));
+    return at && faults.length === 0 ? ready(newest) : warning([...faults, newest].join(" "));
   });
 
 /** Hosts report losses for so long after a restore. */
 const reportsMs = 7 * dayMs;
 
 /** Describes the access held since a restore that core noticed, or the sign of a restore that it did not notice. */
-const restoreFacts = async ({ db, clock }: TimedCore): Promise<string[]> => {
+const restoreFaults = async ({ db, clock }: TimedCore): Promise<string[]> => {
   const since = new Date(clock.now() - reportsMs);
   const [{ people, memberships, restoredAt }, hosts] = await Promise.all([
     readHeldCounts({ db }),
@@ -106,43 +112,34 @@ const restoreFacts = async ({ db, clock }: TimedCore): Promise<string[]> => {
   ]);
   if (people + memberships > 0)
     return [
-      `the database was restored: ${people} people and ${memberships} memberships wait for the directory or svc-server confirm-access`,
+      `The database was restored: ${people} people and ${memberships} memberships wait for the directory or svc-server confirm-access.`,
     ];
   const isUnnoticed = hosts > 0 && (restoredAt === null || restoredAt < since);
   return isUnnoticed
     ? [
-        `${hosts} ${hosts === 1 ? "host" : "hosts"} had more acknowledged than the database has: if it was restored, run svc-server hold-access`,
+        `Core had acknowledged more of ${hosts} hosts than the database has: if it was restored, run svc-server hold-access.`,
       ]
     : [];
 };
 
-const heldFact = (held: number, reasonCode: string | null | undefined) => {
+const heldFault = (held: number, reasonCode: string | null | undefined) => {
   const massUnverified: HeldFor = "mass_unverified";
   return reasonCode === massUnverified
-    ? `${held} people are outside SVC_DIRECTORY_DOMAIN in it and held: check that setting`
-    : `${held} people are missing from it and held`;
+    ? `${held} people are outside SVC_DIRECTORY_DOMAIN and held: check that setting.`
+    : `${held} people are missing from it and held.`;
 };
 
-/** Core's clock agrees with the database's, which retention uses. While a jump of that clock pauses retention, warns and stays ready. */
-export const clockCheck = (
-  clock: { measure(): Promise<number>; aheadMs(): number },
-  db: Database,
-): Check =>
+/** Core's clock agrees with the database's, which retention uses. */
+export const clockCheck = (clock: { measure(): Promise<number>; aheadMs(): number }): Check =>
   checkOfDatabase("clock", async () => {
     await clock.measure();
     const ahead = clock.aheadMs();
-    if (Math.abs(ahead) <= clockDifferenceMsMax) {
-      const pause = await findRetentionPause(db);
-      return ready(`agrees with the database's${pause === null ? "" : `; ${pauseFact(pause)}`}`);
-    }
+    if (Math.abs(ahead) <= clockDifferenceMsMax) return ready("It agrees with the database's.");
     const seconds = Math.round(Math.abs(ahead) / 1000);
     return notReady(
-      `core's clock is ${seconds} s ${ahead > 0 ? "ahead of" : "behind"} the database's`,
+      `Core's clock is ${seconds} s ${ahead > 0 ? "ahead of" : "behind"} the database's.`,
     );
   });
-
-const pauseFact = ({ from, to, until }: RetentionPause) =>
-  `warning: the database's clock jumped from ${from.toISOString()} to ${to.toISOString()}: no stored day is dropped until ${until.toISOString()} or svc-server confirm-clock`;
 
 /** Commits succeed, or none was tried. */
 export const committerCheck = (health: () => { healthy: boolean; detail: string }): Check => ({
@@ -157,32 +154,34 @@ export const committerCheck = (health: () => { healthy: boolean; detail: string 
 export const signerCheck = ({ signer, clock }: Pick<Core, "signer" | "clock">): Check => ({
   name: "signer",
   find: () => {
-    if (signer === null) return disabled("no enrollment signer is configured");
+    if (signer === null) return disabled("No enrollment signer is configured.");
     const fault = signer.faultAt(clock.now());
-    return fault === undefined ? ready("certificates can be issued") : notReady(fault);
+    return fault === undefined
+      ? ready("Certificates can be issued.")
+      : notReady(`No certificate can be issued: ${fault}.`);
   },
 });
 
-/** Reports whether a revocation ends ingest. Always ready: the setting is the operator's. */
+/** Warns if a revocation does not end ingest. Never `not_ready`: the setting is the operator's. */
 export const revocationCheck = ({ revocationGap }: Pick<CoreConfig, "revocationGap">): Check => ({
   name: "revocation",
   find: () =>
-    ready(revocationGap === null ? "a revoked host cannot forward" : `warning: ${revocationGap}`),
+    revocationGap === null ? ready("A revoked host cannot forward.") : warning(`${revocationGap}.`),
 });
 
-/** Reports what chat lacks. Always ready: a chat without it still answers. */
+/** Warns of what chat lacks. Never `not_ready`: a chat without it still answers. */
 export const chatCheck = ({
   signer,
   sqlOffReason,
 }: Pick<Chat, "signer" | "sqlOffReason">): Check => ({
   name: "chat",
   find: () => {
-    const warnings = [
+    const lacks = [
       signer.key.svc_ephemeral &&
-        "warning: receipts are signed with an ephemeral key; set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
-      sqlOffReason && `the SQL tools are off: ${sqlOffReason}`,
-    ];
-    return ready(warnings.filter(Boolean).join("; ") || "answers questions");
+        "Receipts are signed with an ephemeral key: set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH.",
+      sqlOffReason && `The SQL tools are off: ${sqlOffReason}.`,
+    ].filter(Boolean);
+    return lacks.length === 0 ? ready("It answers questions.") : warning(lacks.join(" "));
   },
 });
 
@@ -193,14 +192,17 @@ interface CheckedFiles {
   warning?(): string | undefined;
 }
 
-/** Reports whether the newest files are in use. Always ready: core serves with the older valid ones. */
+/** Warns unless the newest files are in use. Never `not_ready`: core serves with the older valid ones. */
 export const filesCheck = (name: string, files: CheckedFiles): Check => ({
   name,
   find: () => {
     const fault = files.fault();
-    if (fault !== undefined) return ready(`changed but invalid, older ones serve: ${fault}`);
-    const warning = files.warning?.();
-    return ready(warning === undefined ? "the newest are in use" : `warning: ${warning}`);
+    if (fault !== undefined)
+      return warning(`It was changed and is invalid, so the older one is in use: ${fault}.`);
+    const older = files.warning?.();
+    return older === undefined
+      ? ready("The newest is in use.")
+      : warning(`It is not in use: ${older}.`);
   },
 });
 
@@ -222,7 +224,7 @@ export const disabledCheck = (name: string, detail: string): Check => ({
 
 const causes: Readonly<Record<string, string>> = {
   SERVER_REFUSED: acceptsNoWrites,
-  53300: `the server refuses further connections, and a core opens up to ${coreConnectionsMax}: raise the limit of the role or of the server`,
+  53300: `The server refuses further connections, and a core opens up to ${coreConnectionsMax}: raise the limit of the role or of the server.`,
 };
 
 /** Creates a check that is not ready while it cannot query the database. */
@@ -232,13 +234,14 @@ const checkOfDatabase = (name: string, find: () => Promise<CheckResult>): Check 
     try {
       return await find();
     } catch (cause) {
-      if (cause instanceof SchemaMismatch) return notReady(cause.message);
+      if (cause instanceof SchemaMismatch)
+        return notReady(`The schema does not fit: ${cause.message}.`);
       const refusal = loginRefusalOf(cause);
-      if (refusal !== undefined) return notReady(`SVC_DATABASE_URL ${refusal}`);
+      if (refusal !== undefined) return notReady(`SVC_DATABASE_URL ${refusal}.`);
       const problem = databaseProblem(cause);
       if (problem === undefined) throw cause;
       return notReady(
-        causes[errorCode(problem.options.cause) ?? ""] ?? "the database cannot be reached",
+        causes[errorCode(problem.options.cause) ?? ""] ?? "The database cannot be reached.",
       );
     }
   },
@@ -293,7 +296,7 @@ export const checksOf = (
     core: [
       stoppingCheck(isStopping),
       databaseCheck(db),
-      clockCheck(clock, db),
+      clockCheck(clock),
       migrationsCheck(pendingMigrations),
       directoryCheck(core),
       signerCheck(core),
@@ -311,7 +314,7 @@ export const checksOf = (
           ...(tls ? [filesCheck("ingest_tls_files", tls)] : []),
           ...(natsFiles ? [filesCheck("nats_files", natsFiles)] : []),
         ]
-      : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set")],
+      : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set.")],
     licensing: [licenseCheck(license, core)],
   };
 };

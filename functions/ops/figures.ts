@@ -216,6 +216,6 @@ const readChecks =
       .filter(({ status }) => status !== "disabled")
       .map(({ name, status }) => ({
         labels: { endpoint, check: name },
-        value: status === "ready" ? 1 : 0,
+        value: status === "not_ready" ? 0 : 1,
       }));
   };

@@ -3,6 +3,7 @@ import { equalBytes, sha256 } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import type { Log } from "#kit/log.ts";
+import { partStates } from "#proto/system/report.ts";
 import type { CoreConfig } from "../config/core-config.ts";
 import type { HttpContext } from "../http/request.ts";
 import { anyone } from "../http/resource.ts";
@@ -21,11 +22,14 @@ interface Ops {
   metrics: (() => Promise<{ type: string; content: string }>) | null;
 }
 
-const Status = v.picklist(["ready", "not_ready", "disabled"]);
 const ReadinessView = v.strictObject({
-  status: Status,
+  status: v.picklist(["ready", "not_ready", "disabled"]),
   checks: v.array(
-    v.strictObject({ name: v.string(), status: Status, detail: v.nullable(v.string()) }),
+    v.strictObject({
+      name: v.string(),
+      status: v.picklist(partStates),
+      detail: v.nullable(v.string()),
+    }),
   ),
 });
 
@@ -39,9 +43,14 @@ const replyOf = (report: ReadinessReport): Reply => ({
   body: report,
 });
 
+/** Warnings are of settings that strangers should not know. */
 const withoutDetail = ({ status, checks }: ReadinessReport): ReadinessReport => ({
   status,
-  checks: checks.map((check) => ({ ...check, detail: null })),
+  checks: checks.map((check) => ({
+    name: check.name,
+    status: check.status === "warning" ? "ready" : check.status,
+    detail: null,
+  })),
 });
 
 /** Returns the ops routes (docs/operate.md): `/healthz`, `/readyz`, `/readyz/ingest`, `/readyz/licensing`, `/metrics`. */

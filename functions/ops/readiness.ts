@@ -1,12 +1,10 @@
 import { type Clock, TimedOut, withTimeout } from "#kit/clock.ts";
 import type { Log } from "#kit/log.ts";
+import type { PartState } from "#proto/system/report.ts";
 
-/** The status of one check or of all. `disabled`: not configured, which is no fault. */
-type ReadinessStatus = "ready" | "not_ready" | "disabled";
-
-/** The result of one check, with a detail for the operator. */
+/** The result of one check, with a sentence for the operator. `disabled`: not configured, which is no fault. `warning`: core still serves. */
 export interface CheckResult {
-  status: ReadinessStatus;
+  status: PartState;
   detail: string;
 }
 
@@ -19,8 +17,8 @@ export interface Check {
 
 /** The response of a readiness endpoint. */
 export interface ReadinessReport {
-  status: ReadinessStatus;
-  checks: { name: string; status: ReadinessStatus; detail: string | null }[];
+  status: Exclude<PartState, "warning">;
+  checks: { name: string; status: PartState; detail: string | null }[];
 }
 
 /** Shorter than the timeout of a probe, so that a report names the check that does not return (D3). */
@@ -43,10 +41,10 @@ export const runChecks = async (
   return { status: statusOf(findings), checks: findings };
 };
 
-const statusOf = (findings: readonly CheckResult[]): ReadinessStatus => {
-  const has = (status: ReadinessStatus) => findings.some((finding) => finding.status === status);
-  if (has("not_ready")) return "not_ready";
-  return has("disabled") && !has("ready") ? "disabled" : "ready";
+const statusOf = (findings: readonly CheckResult[]): ReadinessReport["status"] => {
+  const statuses = new Set(findings.map(({ status }) => status));
+  if (statuses.has("not_ready")) return "not_ready";
+  return statuses.size === 1 && statuses.has("disabled") ? "disabled" : "ready";
 };
 
 const findInTime = async (
@@ -56,8 +54,9 @@ const findInTime = async (
   try {
     return await withTimeout(checkTimeoutMs, clock, check.find());
   } catch (err) {
-    if (err instanceof TimedOut) return { status: "not_ready", detail: err.message };
+    if (err instanceof TimedOut)
+      return { status: "not_ready", detail: `There was ${err.message}.` };
     log.warn({ check: check.name, err }, "readiness check failed");
-    return { status: "not_ready", detail: "the check failed; see the log" };
+    return { status: "not_ready", detail: "The check failed: see the log." };
   }
 };

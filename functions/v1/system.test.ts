@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
 import { rfc3339 } from "#kit/clock.ts";
+import { uuidv7 } from "#kit/entropy.ts";
 import type { SystemReport } from "#proto/system/report.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { systemThresholds } from "../domain/system/report-system.ts";
@@ -75,7 +76,7 @@ describe("the state of the system", () => {
     const report = await get();
     expect(partOf(report, "streams", "a")).toMatchObject({
       state: "warning",
-      detail: expect.stringMatching(/^has 600 of the 3 cores' 614 streams/),
+      detail: expect.stringMatching(/^It has 600 of the 3 cores' 614 streams/),
     });
     expect(partOf(report, "streams", "b")).toBeUndefined();
   });
@@ -166,7 +167,7 @@ describe("the state of the system", () => {
       ('well', 1000000, now(), gen_random_uuid(), now() + interval '1 hour', 0, 0, 0, 0, now(), null)`);
     const report = await get();
     for (const [name, state, detail] of [
-      ["off", "not_ready", "no process exports"],
+      ["off", "not_ready", "No process exports."],
       ["refused", "warning", "401"],
       ["well", "ready", ""],
     ] as const)
@@ -174,6 +175,31 @@ describe("the state of the system", () => {
         state,
         detail: expect.stringContaining(detail),
       });
+  });
+
+  it("warns when web refuses one person after the other, and not of one who tries again", async () => {
+    const signIn = async (person: string, reason: string | null) => {
+      await clock.advance(1);
+      await db.execute(sql`insert into audit_event (id, occurred_at, actor_type, actor_id, actor_display, action, target_type, target_id,
+        outcome, reason_code, details) select ${uuidv7(core)}, ${clock.iso()}, 'system', 'web', 'web', 'operator.sign_in', 'person', '',
+        case when ${reason}::text is null then 'success' else 'failure' end, ${reason}::text, jsonb_build_object('subject', ${person}::text)`);
+    };
+    const partNow = async () => partOf(await get(), "sign_ins", null);
+    expect((await partNow())?.detail).toBe("Nobody has signed in for a day.");
+    await signIn("ada", null);
+    const at = clock.iso();
+    await signIn("bob", "not_in_directory");
+    const since = clock.iso();
+    for (const person of ["bob", "bob", "carl"]) await signIn(person, "not_in_directory");
+    expect((await partNow())?.state).toBe("ready");
+    await signIn("dora", "held");
+    expect(await partNow()).toMatchObject({
+      state: "warning",
+      detail: `3 people were refused one after the other, the last for held. The last sign-in was at ${at}.`,
+      since,
+    });
+    await signIn("ada", null);
+    expect((await partNow())?.state).toBe("ready");
   });
 
   it("has the database's sizes and retention, and the outages of a week", async () => {

@@ -274,7 +274,7 @@ describe("the packages of chat", () => {
     const { packages, detail } = await loads({ ...model, ...provider, ...withoutTools });
     expect(packages).toEqual(expect.arrayContaining(["@ai-sdk/anthropic", "ai", "zod"]));
     expect(packages).not.toContain("libpg-query");
-    expect(detail).toContain("the SQL tools are off: SVC_CHAT_SQL_TOOL_ENABLED is false");
+    expect(detail).toContain("The SQL tools are off: SVC_CHAT_SQL_TOOL_ENABLED is false");
     expect(await readRoles()).toEqual([]);
   });
 

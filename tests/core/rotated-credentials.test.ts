@@ -107,9 +107,9 @@ it("core and web take a new password within seconds: no request fails, and a ref
     put("url", urlWith("pw-wrong"));
     await expect.poll(() => check("database_url_file", "tok_first")).toContain(refused);
     put("url", urlWith("pw-second"));
-    await expect.poll(() => check("database_url_file", "tok_first")).toBe("the newest are in use");
+    await expect.poll(() => check("database_url_file", "tok_first")).toBe("The newest is in use.");
     put("ops", "tok_second");
-    await expect.poll(() => check("database_url_file", "tok_second")).toBe("the newest are in use");
+    await expect.poll(() => check("database_url_file", "tok_second")).toBe("The newest is in use.");
   };
   await rotate().finally(() => (isRotating = false));
   await Promise.all(load);

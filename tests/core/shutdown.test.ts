@@ -30,7 +30,7 @@ it("is not ready before it closes its listeners, and serves until then", async (
   expect((await readiness())?.checks).toContainEqual({
     name: "stopping",
     status: "ready",
-    detail: "core serves",
+    detail: "Core serves requests.",
   });
   const signaledAt = performance.now();
   core.child.kill("SIGTERM");

@@ -68,7 +68,7 @@ it.each([40, -40])(
     expect(checks).toContainEqual({
       name: "clock",
       status: "not_ready",
-      detail: expect.stringMatching(/^core's clock is 34559\d\d s|^core's clock is 34560\d\d s/),
+      detail: expect.stringMatching(/^Core's clock is 34559\d\d s|^Core's clock is 34560\d\d s/),
     });
     const job = expect.objectContaining({
       job: "ingest partitions",

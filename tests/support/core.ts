@@ -295,7 +295,7 @@ export const createTestChat = async (chat: Partial<Chat> = {}): Promise<Chat> =>
 const usualOpsRoutes = (core: Core): readonly Route[] =>
   opsRoutesOf({
     ...core,
-    checks: requestChecksOf(core, "test cores do not listen"),
+    checks: requestChecksOf(core, "Test cores do not listen."),
     metrics: async () => ({ type: "text/plain", content: "up 1\n" }),
   });
 

@@ -63,7 +63,10 @@ describe("the page of the system", () => {
       .nth(1);
     await first.getByText("Ingest", { exact: true }).waitFor();
     await first.getByText("not ready", { exact: true }).first().waitFor();
-    await first.getByText("the last commit failed: no space left on device").first().waitFor();
+    await first
+      .getByText(/^Commits: the last commit failed: no space left on device/)
+      .first()
+      .waitFor();
     await first.getByText(/^What to do: Look at PostgreSQL's disk/).waitFor();
     expect(await layoutShift()).toBeLessThan(0.01);
     await first.getByText("2 checks").click();

@@ -30,7 +30,7 @@ export const checkLicense = async (
   { clock, countCollectors }: { clock: Clock; countCollectors: () => Promise<number> },
 ): Promise<LicenseState> => {
   if (source === null)
-    return { edition: "community", status: "ready", detail: "community edition, unlimited" };
+    return { edition: "community", status: "ready", detail: "The community edition has no limit." };
   const notReady = (detail: string): LicenseState => ({
     edition: "licensed",
     status: "not_ready",
@@ -41,12 +41,12 @@ export const checkLicense = async (
   const enrolled = await countCollectors();
   const limit = license.claims.max_collectors;
   if (enrolled > limit)
-    return notReady(`${enrolled} collectors are enrolled, the license covers ${limit}`);
+    return notReady(`${enrolled} collectors are enrolled, and the license covers ${limit}.`);
   const until = new Date(license.claims.exp * 1000).toISOString();
   return {
     edition: "licensed",
     status: "ready",
-    detail: `${enrolled} of ${limit} collectors, until ${until}`,
+    detail: `It covers ${enrolled} of ${limit} collectors until ${until}.`,
   };
 };
 
@@ -60,7 +60,7 @@ const readLicense = async (
 ): Promise<ReadLicense> => {
   const failed = (detail: string): ReadLicense => ({ ok: false, detail });
   const key = await importSPKI(publicKeyPem, "EdDSA").catch(() => null);
-  if (key === null) return failed("the issuer's public key is not an Ed25519 key in PEM");
+  if (key === null) return failed("The issuer's public key is not an Ed25519 key in PEM.");
   try {
     const { payload } = await jwtVerify(token.reveal(), key, {
       algorithms: ["EdDSA"],
@@ -68,12 +68,10 @@ const readLicense = async (
       requiredClaims: ["exp"],
     });
     const claims = v.safeParse(Claims, payload);
-    if (!claims.success) return failed("the license has no valid max_collectors");
+    if (!claims.success) return failed("It has no valid max_collectors.");
     return { ok: true, claims: claims.output };
   } catch (cause) {
-    if (cause instanceof errors.JWTExpired) return failed("the license has expired");
-    return failed(
-      "the license is not valid: its signature does not verify, or it is not a signed JWT",
-    );
+    if (cause instanceof errors.JWTExpired) return failed("It has expired.");
+    return failed("Its signature does not verify, or it is not a signed JWT.");
   }
 };

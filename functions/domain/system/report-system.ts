@@ -9,6 +9,8 @@ import {
   type CoreReport,
   countHostsByCore,
   findCoreReports,
+  findSignIns,
+  type ReportedSignIn,
   readDatabaseFigures,
 } from "#functions/store/system/system.ts";
 import { dayMs, rfc3339 } from "#kit/clock.ts";
@@ -41,9 +43,10 @@ export const reportSystem = async ({
 }: Pick<Core, "reports" | "clock" | "config">): Promise<SystemReport> => {
   const now = clock.now();
   const recentFrom = new Date(now - fleetThresholds(config).staleAfterSeconds * 1000);
-  const [stored, hosts, lags, pause, figures, outages] = await Promise.all([
+  const [stored, hosts, signIns, lags, pause, figures, outages] = await Promise.all([
     findCoreReports(db),
     countHostsByCore(db, recentFrom),
+    findSignIns(db, new Date(now - dayMs)),
     findExportLags(db),
     findRetentionPause(db),
     readDatabaseFigures(db),
@@ -53,6 +56,7 @@ export const reportSystem = async ({
   const parts = [
     ...cores.flatMap(({ report, state }) => corePartsOf(report, state, now)),
     ...streamPartsOf(stored.filter((report) => takesStreams(report, now))),
+    webPartOf(signIns),
     ...lags.map((lag) => exportPartOf(lag, now)),
     retentionPartOf(pause),
   ].sort((a, b) => rankOf(b.state) - rankOf(a.state));
@@ -116,7 +120,7 @@ const corePartsOf = (report: CoreReport, state: CoreState, now: number): SystemP
   if (state === "stopped") return [];
   if (state === "silent") {
     const since = rfc3339(reportedAt.getTime());
-    const detail = "has not reported since then: it ended, hangs, or cannot reach the database";
+    const detail = "It has stopped reporting: it ended, hangs, or cannot reach the database.";
     return [{ area: "core", of: machine, name: "process", state: "not_ready", detail, since }];
   }
   return [
@@ -166,9 +170,40 @@ const streamPartsOf = (reports: readonly CoreReport[]): SystemPart[] => {
       of: machine,
       name: "streams",
       state: "warning",
-      detail: `has ${streams} of the ${ofAll.length} cores' ${ofAll.reduce((sum, count) => sum + count, 0)} streams: it lets some go, unless the balancer sends their hosts back`,
+      detail: `It has ${streams} of the ${ofAll.length} cores' ${ofAll.reduce((sum, count) => sum + count, 0)} streams, and lets some go.`,
       since: null,
     }));
+};
+
+/** From so many people on whom web refused one after the other, it is no longer they who are wrong. */
+const refusedPeopleMin = 3;
+
+/** Returns whether people can sign in, by what web has reported in the last day. */
+const webPartOf = (signIns: readonly ReportedSignIn[]): SystemPart => {
+  const first = signIns.findIndex(({ reasonCode }) => reasonCode === null);
+  const last = signIns[first];
+  const refused = first < 0 ? signIns : signIns.slice(0, first);
+  const people = new Set(refused.map(({ person }) => person)).size;
+  const isIll = people >= refusedPeopleMin;
+  const begin = refused.at(-1);
+  const facts = [
+    ...(people > 0
+      ? [
+          `${people} people were refused one after the other, the last for ${refused[0]?.reasonCode}.`,
+        ]
+      : []),
+    last
+      ? `The last sign-in was at ${rfc3339(last.at.getTime())}.`
+      : "Nobody has signed in for a day.",
+  ];
+  return {
+    area: "core",
+    of: null,
+    name: "sign_ins",
+    state: isIll ? "warning" : "ready",
+    detail: facts.join(" "),
+    since: isIll && begin ? rfc3339(begin.at.getTime()) : null,
+  };
 };
 
 const certificatePartOf = (
@@ -177,7 +212,7 @@ const certificatePartOf = (
 ): SystemPart => {
   const days = (Date.parse(expiresAt) - now) / dayMs;
   const state = certificateStateOf(name, days);
-  const detail = `${days < 0 ? "expired" : "expires"} on ${expiresAt.slice(0, 10)}`;
+  const detail = `It ${days < 0 ? "ended" : "ends"} on ${expiresAt.slice(0, 10)}.`;
   return { area: "certificate", of: machine, name, state, detail, since: null };
 };
 
@@ -193,19 +228,19 @@ const exportPartOf = (lag: ExportLag, now: number): SystemPart => {
   const { name, isRunning, lastError, envelopes, ageSeconds, unaccounted, deadLetters } = lag;
   const isBehind = ageSeconds > systemThresholds.exportLagSeconds;
   const facts = [
-    ...(isRunning ? [] : ["no process exports"]),
-    ...(lastError === null ? [] : [`requests fail: ${lastError}`]),
+    ...(isRunning ? [] : ["No process exports."]),
+    ...(lastError === null ? [] : [`Its requests fail: ${lastError}.`]),
     envelopes === 0
-      ? "delivered all that is stored"
-      : `${envelopes} envelopes behind, the oldest for ${Math.round(ageSeconds)} s`,
-    ...(unaccounted > 0 ? [`passed over ${unaccounted} stored envelopes`] : []),
-    ...(deadLetters > 0 ? [`its backend rejected ${deadLetters} envelopes`] : []),
+      ? "It has delivered all that is stored."
+      : `${envelopes} envelopes wait, the oldest for ${Math.round(ageSeconds)} s.`,
+    ...(unaccounted > 0 ? [`It has passed over ${unaccounted} stored envelopes.`] : []),
+    ...(deadLetters > 0 ? [`Its backend rejected ${deadLetters} envelopes.`] : []),
   ];
   const isFailing = !isRunning || isBehind || unaccounted > 0;
   const reducedState = lastError !== null || deadLetters > 0 ? "warning" : "ready";
   const state = isFailing ? "not_ready" : reducedState;
   const since = isFailing && envelopes > 0 ? rfc3339(now - ageSeconds * 1000) : null;
-  return { area: "export", of: name, name: "delivery", state, detail: facts.join("; "), since };
+  return { area: "export", of: name, name: "delivery", state, detail: facts.join(" "), since };
 };
 
 const retentionPartOf = (pause: RetentionPause | null): SystemPart => ({
@@ -215,7 +250,7 @@ const retentionPartOf = (pause: RetentionPause | null): SystemPart => ({
   state: pause === null ? "ready" : "warning",
   detail:
     pause === null
-      ? "drops stored days as they end"
-      : `the database's clock jumped from ${pause.from.toISOString()}: no stored day is dropped until ${pause.until.toISOString()} or svc-server confirm-clock`,
+      ? "Stored days are dropped as they end."
+      : `The database's clock jumped from ${pause.from.toISOString()}: no stored day is dropped until ${pause.until.toISOString()}.`,
   since: pause && rfc3339(pause.to.getTime()),
 });

@@ -78,8 +78,8 @@ export const createHealth = ({
       if (failure !== undefined) return { healthy: false, detail: failure };
       const { seconds } = waiting();
       return seconds > stalledSeconds
-        ? { healthy: false, detail: `a message has been waiting for ${Math.round(seconds)} s` }
-        : { healthy: true, detail: "storing" };
+        ? { healthy: false, detail: `A message has been waiting for ${Math.round(seconds)} s.` }
+        : { healthy: true, detail: "Telemetry is stored in the stream." };
     },
     close: () => closed.abort(),
   };

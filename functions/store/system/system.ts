@@ -8,6 +8,7 @@ import { readServerSettings } from "../database/server-settings.ts";
 import {
   asDate,
   orNull,
+  type RowOf,
   readOne,
   readRows,
   readScalar,
@@ -52,6 +53,20 @@ export const findCoreReports = (db: Executor): Promise<CoreReport[]> =>
     .select()
     .from(coreReport)
     .orderBy(sql`${coreReport.machine} collate "C"`, coreReport.startedAt);
+
+/** A sign-in that web has reported. */
+export type ReportedSignIn = RowOf<typeof signIn>;
+const signIn = { person: orNull(String), reasonCode: orNull(String), at: asDate };
+
+/** Finds the last hundred sign-ins that web has reported since a time, newest first; a refused one has a reason. */
+export const findSignIns = (db: Executor, since: Date): Promise<ReportedSignIn[]> =>
+  readRows(
+    db,
+    signIn,
+    sql`
+    select coalesce(nullif(target_id, ''), details->>'subject') as person, reason_code, occurred_at as at from audit_event
+    where action = 'operator.sign_in' and occurred_at > ${timestamptz(since)} order by id desc limit 100`,
+  );
 
 /** Finds when the password of core's role ends; null for never. */
 export const findPasswordEnd = (db: Executor): Promise<Date | null> =>

@@ -40,7 +40,7 @@ const Says = (props: { of: PartGroup }) => {
   const checks = createMemo(() => mergeAlike(props.of.parts));
   return (
     <>
-      <p>{plainText(props.of.worst.detail)}</p>
+      <p>{sentenceOf(props.of.worst)}</p>
       <Show when={isIll(props.of.worst)}>
         <p class="quiet">What to do: {describePart(props.of.worst).remedy}</p>
       </Show>
@@ -59,7 +59,7 @@ const Says = (props: { of: PartGroup }) => {
 /** What a check says, on which cores, and since when. */
 const CheckLine = (props: { of: Check }) => (
   <>
-    <PartMark state={props.of.state} /> {describePart(props.of).title}: {plainText(props.of.detail)}{" "}
+    <PartMark state={props.of.state} /> {sentenceOf(props.of)}{" "}
     <span class="quiet">
       {plainText(props.of.cores)}
       <Show when={props.of.since}>
@@ -73,6 +73,8 @@ const CheckLine = (props: { of: Check }) => (
     </span>
   </>
 );
+
+const sentenceOf = (part: SystemPart) => `${describePart(part).title}: ${plainText(part.detail)}`;
 
 /** A part, with the cores that say the same of it. */
 interface Check extends SystemPart {
