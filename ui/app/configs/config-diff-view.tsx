@@ -1,10 +1,10 @@
-import { createMemo, For, Show } from "solid-js";
+import { createTwoFilesPatch } from "diff";
+import { createMemo, Show } from "solid-js";
 import { ConfigDetail } from "#proto/fleet-health/config-report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { Loaded, Section } from "../design/report-parts.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
-import { diffOf } from "./config-diff.ts";
-import { CompareChoice } from "./config-text.tsx";
+import { CompareChoice, Patch, patchLines } from "./config-text.tsx";
 import { configName } from "./progress-view.ts";
 
 /** What changed from another config to this one, line by line. */
@@ -16,12 +16,10 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
     intervalMs: 600_000,
   });
   const other = report.current;
-  const lines = createMemo(() => {
+  const patch = createMemo(() => {
     const before = other();
-    return before && diffOf(before.yaml, props.config.yaml);
+    return before && createTwoFilesPatch("", "", before.yaml, props.config.yaml);
   });
-  const counted = (kind: "added" | "removed") =>
-    (lines() ?? []).filter((line) => line.kind === kind).length;
   return (
     <Section
       id="diff"
@@ -44,44 +42,18 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
         report={report}
         what="other config"
         missing="There is no such config to compare with"
-        value={lines()}
+        value={patch()}
       >
-        {(known) => (
-          <Show when={known().length > 0} fallback={<p>The texts are equal.</p>}>
+        {(text) => (
+          <Show when={patchLines(text()).length > 0} fallback={<p>The texts are equal.</p>}>
             <p>
-              {formatCountOf(counted("added"), "line")} added,{" "}
-              {formatCountOf(counted("removed"), "line")} removed.
+              {countOf(text(), "+")} added, {countOf(text(), "-")} removed.
               <Show when={other()?.config_hash === props.config.config_hash}>
                 {" "}
                 Only comments or formatting changed, nothing that collectors read.
               </Show>
             </p>
-            {/* A region that scrolls must be reachable by keyboard (WCAG 2.1.1). */}
-            <section class="code" aria-label="Changed lines" tabindex="0">
-              <ol class="diff-lines">
-                <For each={known()}>
-                  {(line) => (
-                    <Show
-                      when={line.kind !== "skipped" && line}
-                      fallback={
-                        <li data-kind="skipped">
-                          {`… ${formatCountOf(line.kind === "skipped" ? line.lines : 0, "unchanged line")}`}
-                        </li>
-                      }
-                    >
-                      {(shown) => (
-                        <li data-kind={shown().kind}>
-                          <span class="diff-number">{shown().before}</span>
-                          <span class="diff-number">{shown().after}</span>
-                          <span class="diff-sign">{signs[shown().kind]}</span>
-                          {plainText(shown().text)}
-                        </li>
-                      )}
-                    </Show>
-                  )}
-                </For>
-              </ol>
-            </section>
+            <Patch text={text()} />
           </Show>
         )}
       </Loaded>
@@ -92,4 +64,5 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
   );
 };
 
-const signs = { same: "", added: "+", removed: "−" } as const;
+const countOf = (patch: string, sign: "+" | "-") =>
+  formatCountOf(patchLines(patch).filter((line) => line.startsWith(sign)).length, "line");

@@ -31,6 +31,28 @@ export const ConfigText = (props: { yaml: string; configId: string }) => (
   </Section>
 );
 
+/** Returns the lines of a unified diff without the names of its files; none for equal texts. */
+export const patchLines = (text: string): string[] =>
+  text.includes("@@") ? linesOf(text.slice(text.indexOf("@@"))) : [];
+
+const kinds: Readonly<Record<string, "added" | "removed" | "skipped">> = {
+  "+": "added",
+  "-": "removed",
+  "@": "skipped",
+  "\\": "skipped",
+};
+
+/** A unified diff, its added and removed lines marked. */
+export const Patch = (props: { text: string }) => (
+  <section class="code" aria-label="Changed lines" tabindex="0">
+    <ol class="diff-lines">
+      <For each={patchLines(props.text)}>
+        {(line) => <li data-kind={kinds[line.charAt(0)] ?? "same"}>{plainText(line)}</li>}
+      </For>
+    </ol>
+  </section>
+);
+
 const choicesMax = 500;
 
 /** A list of the other configs, newest first; choosing one opens the diff from it to this one. */

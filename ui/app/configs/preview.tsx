@@ -12,6 +12,7 @@ import { defaultView, viewPath } from "../fleet/view/view-state.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { targetReasonWords } from "../rollouts/rollout-view.ts";
 import { usePageContext } from "../session/page-context.tsx";
+import { Patch } from "./config-text.tsx";
 import { configName } from "./progress-view.ts";
 import { SearchForm } from "./search-form.tsx";
 import "../rollouts/rollouts.css";
@@ -236,25 +237,3 @@ const words = (query: string) =>
   query.trim() === ""
     ? " --all"
     : `${query.startsWith("-") ? " --" : ""} '${query.replaceAll("'", `'\\''`)}'`;
-
-const kinds: Readonly<Record<string, "added" | "removed" | "skipped">> = {
-  "+": "added",
-  "-": "removed",
-  "@": "skipped",
-};
-
-/** A unified diff, without the names of its files. */
-const Patch = (props: { text: string }) => (
-  <section class="code" aria-label="Changed lines" tabindex="0">
-    <ol class="diff-lines">
-      <For
-        each={props.text
-          .slice(Math.max(0, props.text.indexOf("@@")))
-          .trimEnd()
-          .split("\n")}
-      >
-        {(line) => <li data-kind={kinds[line.charAt(0)] ?? "same"}>{plainText(line)}</li>}
-      </For>
-    </ol>
-  </section>
-);
