@@ -9,7 +9,7 @@ import { createReport, useUpdates } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordLink, RecordList } from "../design/records.tsx";
-import { List, Loaded, OldNotice, Section } from "../design/report-parts.tsx";
+import { List, Loaded, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { capitalised, createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
@@ -110,7 +110,6 @@ const Unstored = () => {
   });
   return (
     <Section class="panel" id="unstored" title="Running, never published">
-      <OldNotice report={report} what="These hashes are" pauses />
       <Loaded report={report} what="hashes">
         {(known) => (
           <Show

@@ -7,7 +7,7 @@ import { deviceOf } from "../audit/event-view.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { CopiedCommand } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
-import { List, Loaded, OldNotice, Section } from "../design/report-parts.tsx";
+import { List, Loaded, Section } from "../design/report-parts.tsx";
 import { defaultView, viewPath } from "../fleet/view/view-state.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { targetReasonWords } from "../rollouts/rollout-view.ts";
@@ -60,7 +60,6 @@ export const Preview = (props: { configId: string }) => {
         </ul>
       </Show>
       <Show when={query() !== undefined && faults().length === 0}>
-        <OldNotice report={report} what="This preview is" />
         <Loaded report={report} what="preview">
           {(known) => <Result preview={known()} />}
         </Loaded>

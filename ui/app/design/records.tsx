@@ -4,7 +4,7 @@ import type { LiveReport } from "../api/live-report.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { CopiedCommand } from "./buttons.tsx";
 import { Icon } from "./icon.tsx";
-import { Loaded, Notice, OldNotice } from "./report-parts.tsx";
+import { Loaded, Notice } from "./report-parts.tsx";
 import "./record-table.css";
 import "./label-links.css";
 
@@ -219,7 +219,7 @@ export const RecordList = <Item, Row = Item>(
     /** Shown without a row and without a filter. */
     first?: FirstRow | undefined;
     isFiltered: boolean;
-    /** The list is a part of a page, whose head shows the age of another report, and says itself when it is old. */
+    /** The list is a part of a page, whose head shows the age of another report. */
     isPart?: boolean;
   },
 ) => {
@@ -263,9 +263,6 @@ export const RecordList = <Item, Row = Item>(
   );
   return (
     <>
-      <Show when={props.isPart}>
-        <OldNotice report={props.report} what={`These ${nouns()} are`} pauses />
-      </Show>
       <div class="page-tools">
         {pager(`Pages of ${nouns()}`)}
         <div class="page-tools-end">

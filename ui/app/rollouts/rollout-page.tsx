@@ -15,7 +15,7 @@ import { BarFigure } from "../design/bars.tsx";
 import { CopiedCommand } from "../design/buttons.tsx";
 import { Icon, RecordState } from "../design/icon.tsx";
 import { HostCell, type RecordColumns, RecordTable } from "../design/records.tsx";
-import { List, Loaded, OldNotice, Section } from "../design/report-parts.tsx";
+import { List, Loaded, Section } from "../design/report-parts.tsx";
 import { ComparisonDetails } from "../fleet/changes/comparison-details.tsx";
 import { Outages, withOutages } from "../fleet/summary/outages.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
@@ -295,7 +295,6 @@ const Events = (props: { rollout: Rollout }) => {
         </>
       }
     >
-      <OldNotice report={report} what="These events are" pauses />
       <Loaded report={report} what="events">
         {(known) => (
           <Show

@@ -16,7 +16,7 @@ import {
 import "./rollouts.css";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { List, Loaded, OldNotice } from "../design/report-parts.tsx";
+import { List, Loaded } from "../design/report-parts.tsx";
 import { Time } from "../shell/page.tsx";
 
 /** How many targets have each status. */
@@ -110,31 +110,28 @@ export const RolloutsOf = (props: {
     intervalMs: 30_000,
   });
   return (
-    <>
-      <OldNotice report={report} what="These rollouts are" />
-      <Loaded report={report} what="rollouts">
-        {(known) => (
-          <>
-            <List class="rollouts-of stack gap-3" of={known().items} none={props.none}>
-              {(rollout) => (
-                <>
-                  <RecordState of={rolloutStateWords[rollout.state]} />
-                  <span>
-                    <RolloutLink rollout={rollout} note={`, started ${rollout.created_at}`} /> to{" "}
-                    <FilterOfRollout rollout={rollout} />: <AppliedFigures rollout={rollout} />
-                    <span class="second-line">
-                      <Time at={rollout.created_at} /> by {plainText(rollout.created_by_name)}
-                    </span>
+    <Loaded report={report} what="rollouts">
+      {(known) => (
+        <>
+          <List class="rollouts-of stack gap-3" of={known().items} none={props.none}>
+            {(rollout) => (
+              <>
+                <RecordState of={rolloutStateWords[rollout.state]} />
+                <span>
+                  <RolloutLink rollout={rollout} note={`, started ${rollout.created_at}`} /> to{" "}
+                  <FilterOfRollout rollout={rollout} />: <AppliedFigures rollout={rollout} />
+                  <span class="second-line">
+                    <Time at={rollout.created_at} /> by {plainText(rollout.created_by_name)}
                   </span>
-                </>
-              )}
-            </List>
-            <Show when={known().next_cursor !== null}>
-              <a href={withQuery("/changes/rollouts", query())}>All rollouts of {props.what}</a>
-            </Show>
-          </>
-        )}
-      </Loaded>
-    </>
+                </span>
+              </>
+            )}
+          </List>
+          <Show when={known().next_cursor !== null}>
+            <a href={withQuery("/changes/rollouts", query())}>All rollouts of {props.what}</a>
+          </Show>
+        </>
+      )}
+    </Loaded>
   );
 };
