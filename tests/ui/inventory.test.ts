@@ -23,6 +23,7 @@ it("without an inventory the fleet has no line of it, and its page says how to p
   expect(await page.getByText("Inventory:").count()).toBe(0);
   await page.goto("/access/inventory");
   await waitForHeading(page, "There is no inventory");
+  expect(await page.locator("search").count()).toBe(0);
   expect(messages).toEqual([]);
 });
 

@@ -70,7 +70,7 @@ describe("the audit page", () => {
     await revocation.waitFor();
     const enrolled = page.getByRole("row").filter({ hasText: "enrolled with" });
     expect(await enrolled.count()).toBe(0);
-    expect(await page.locator(".audit-filters [aria-current]").allTextContents()).toEqual([
+    expect(await page.locator(".filters [aria-current]").allTextContents()).toEqual([
       "People’s changes",
       "7 d",
     ]);

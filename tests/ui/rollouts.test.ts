@@ -158,6 +158,8 @@ it("a figure of the page of enrollment finds as many events as it counts", async
   for (const name of ["20 of 500", "40, no limit", "3 of 20"]) {
     await page.getByRole("link", { name, exact: true }).click();
     await see(page, `${/^\d+/.exec(name)?.[0]} events, all of them`);
+    // Nothing links events here: said once, and not for each row.
+    await expectCount(page.getByText("not linked into the hash chain"), 1);
     await page.goBack();
   }
 });

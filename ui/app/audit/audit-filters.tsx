@@ -1,10 +1,10 @@
-import { createMemo, createSignal, For, Show } from "solid-js";
+import { useNavigate } from "@solidjs/router";
+import { createMemo, For } from "solid-js";
 import { type AuditAction, auditActions } from "#proto/audit-actions.ts";
 import { auditOutcomes } from "#proto/audit-event.ts";
 import type { QueryParams } from "../browser/with-query.ts";
 import { ChoiceField, type Choices } from "../design/choice-field.tsx";
-import { Icon } from "../design/icon.tsx";
-import { Chips } from "../design/records.tsx";
+import { FilterForm, type FormValues } from "../design/filter-form.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { type AddressList, capitalised } from "../shell/page.tsx";
@@ -60,105 +60,100 @@ const fieldParameters = [
   ...Object.keys({ ...textFields, ...timeFields }),
 ];
 
-interface FilterProps {
-  list: AddressList;
-  onChange: (change: QueryParams) => void;
-}
+/** Returns the choices of the filter: whose events, when, and which actions are left out. */
+export const auditChoices = ({ chip, chips, params, pathOf }: AddressList) => {
+  const without = leftOut(params());
+  return {
+    "Whose events": Object.entries(views).map(([words, view]) => chip(words, view)),
+    "Time range": chips("within_seconds", ranges, { since: null, until: null }),
+    "Actions that are left out": without.map((action) => ({
+      words: `Show again: ${plainText(action)}`,
+      path: pathOf({ not_action: without.filter((other) => other !== action) }),
+      isChosen: false,
+    })),
+  };
+};
 
-/** The filters of the audit log: views and ranges as links, the rest folded, as fields that apply on Enter or a choice. */
-export const AuditFilters = (props: FilterProps) => {
+/** The other filters, folded until one is set. */
+export const AuditFields = (props: { list: AddressList }) => {
+  const { times } = usePageContext();
+  const navigate = useNavigate();
+  const given = (name: string) => props.list.params().get(name);
+  const minuteOf = (name: string) => minuteIn(given(name), times.zone());
+  const apply = ({ action, not_action, since, until, ...values }: FormValues) => {
+    // A time with seconds, as links have it, stays unless another minute is chosen.
+    const timeOf = (name: string, minute: string) =>
+      minute === minuteOf(name) ? given(name) : instantOf(minute, times.zone());
+    const change = {
+      ...values,
+      action: action?.split(","),
+      not_action: [...leftOut(props.list.params()), not_action ?? []].flat(),
+      since: timeOf("since", since ?? ""),
+      until: timeOf("until", until ?? ""),
+      ...((action ?? "") !== actionsOf(props.list.params()) && { by: null, kind: null }),
+      ...((since || until) && { within_seconds: null }),
+    };
+    navigate(props.list.pathOf(change), { scroll: false });
+  };
   // Once open it stays: a field that is being typed in does not vanish.
   const isOpen = createMemo(
-    (before: boolean) => before || fieldParameters.some((name) => props.list.params().has(name)),
+    (before: boolean) => before || fieldParameters.some((name) => given(name) !== null),
     false,
   );
   return (
-    <section class="panel stack gap-1 audit-filters" aria-label="Filters">
-      <div class="audit-sets row">
-        <Chips
-          label="Whose events"
-          chips={Object.entries(views).map(([words, view]) => props.list.chip(words, view))}
-        />
-        <Chips
-          label="Time range"
-          chips={props.list.chips("within_seconds", ranges, { since: null, until: null })}
-        />
-      </div>
-      <LeftOut {...props} />
-      <details open={isOpen()}>
-        <summary>More filters</summary>
-        <div class="audit-fields">
-          <ActionChoices {...props} />
-          <For each={Object.entries(textFields)}>
-            {([parameter, [name, hint]]) => (
-              <label>
-                {name}
-                <input
-                  class="input"
-                  type="search"
-                  maxlength="256"
-                  placeholder={hint}
-                  autocomplete="off"
-                  value={props.list.params().get(parameter) ?? ""}
-                  onChange={({ currentTarget: { value } }) =>
-                    props.onChange({ [parameter]: value.trim() || null })
-                  }
-                />
-              </label>
-            )}
-          </For>
-          <For each={Object.entries(timeFields)}>
-            {([parameter, name]) => (
-              <TimestampField
-                name={name}
-                value={props.list.params().get(parameter)}
-                onChange={(at) => props.onChange({ [parameter]: at, within_seconds: null })}
+    <details open={isOpen()}>
+      <summary>More filters</summary>
+      <FilterForm class="audit-fields" onApply={apply}>
+        <ActionChoices params={props.list.params()} />
+        <For each={Object.entries(textFields)}>
+          {([parameter, [name, hint]]) => (
+            <label>
+              {name}
+              <input
+                class="input"
+                type="search"
+                name={parameter}
+                maxlength="256"
+                placeholder={hint}
+                autocomplete="off"
+                value={given(parameter) ?? ""}
               />
-            )}
-          </For>
-          <a class="button audit-clear" href="/changes/audit">
-            Clear all filters
-          </a>
-        </div>
-      </details>
-    </section>
+            </label>
+          )}
+        </For>
+        <For each={Object.entries(timeFields)}>
+          {([parameter, name]) => (
+            <label>
+              {name} ({times.zone() === "utc" ? "UTC" : "local time"})
+              <input
+                class="input"
+                type="datetime-local"
+                name={parameter}
+                value={minuteOf(parameter)}
+              />
+            </label>
+          )}
+        </For>
+        <button class="button" type="submit">
+          Apply
+        </button>
+        <a class="button" href="/changes/audit">
+          Clear all filters
+        </a>
+      </FilterForm>
+    </details>
   );
 };
-
-/** The actions that are left out, each as a link that shows it again. */
-const LeftOut = (props: FilterProps) => {
-  const without = () => props.list.params().getAll("not_action");
-  return (
-    <Show when={without().length > 0}>
-      <Chips
-        label="Actions that are left out"
-        chips={without().map((action) => ({
-          words: (
-            <>
-              <Icon name="close" /> <span class="visually-hidden">Show again: </span>
-              {plainText(action)}
-            </>
-          ),
-          path: props.list.pathOf({ not_action: without().filter((other) => other !== action) }),
-          isChosen: false,
-        }))}
-      />
-    </Show>
-  );
-};
-
-/** Returns names as choices. */
-const named = (names: readonly string[]): Choices =>
-  Object.fromEntries(names.map((name) => [name, name]));
 
 /** The chosen actions, those that are left out, and the outcome. */
-const ActionChoices = (props: FilterProps) => {
-  const actions = () => props.list.params().getAll("action").join();
-  const without = () => props.list.params().getAll("not_action");
+const ActionChoices = (props: { params: URLSearchParams }) => {
+  const actions = () => actionsOf(props.params);
+  const without = () => leftOut(props.params);
   return (
     <>
       <ChoiceField
         name="Action"
+        field="action"
         choices={{
           [actions()]: actions(),
           ...named(auditActions),
@@ -167,57 +162,32 @@ const ActionChoices = (props: FilterProps) => {
           ),
         }}
         chosen={actions()}
-        onChange={(chosen) =>
-          props.onChange({ action: chosen ? chosen.split(",") : null, by: null, kind: null })
-        }
       />
       <ChoiceField
         name="Leave out"
+        field="not_action"
         choices={{
           "": without().length === 0 ? "None" : `${without().length} left out`,
           ...named(auditActions.filter((action) => !without().includes(action))),
         }}
         chosen=""
-        onChange={(action) => props.onChange({ not_action: [...without(), action] })}
       />
       <ChoiceField
         name="Outcome"
+        field="outcome"
         choices={{
           "": "Any",
           ...Object.fromEntries(auditOutcomes.map((outcome) => [outcome, capitalised(outcome)])),
         }}
-        chosen={props.list.params().get("outcome") ?? ""}
-        onChange={(outcome) => props.onChange({ outcome: outcome || null })}
+        chosen={props.params.get("outcome") ?? ""}
       />
     </>
   );
 };
 
-/** Minutes in the zone of the page. */
-const TimestampField = (props: {
-  name: string;
-  value: string | null;
-  onChange: (value: string | null) => void;
-}) => {
-  const { times } = usePageContext();
-  const [text, setText] = createSignal<string>();
-  const shown = () => minuteIn(props.value, times.zone());
-  return (
-    <label>
-      {props.name} ({times.zone() === "utc" ? "UTC" : "local time"})
-      <input
-        class="input"
-        type="datetime-local"
-        value={text() ?? shown()}
-        onInput={({ currentTarget: { value } }) => setText(value)}
-        onBlur={() => {
-          const typed = text();
-          setText(undefined);
-          if (typed !== undefined && typed !== shown())
-            props.onChange(instantOf(typed, times.zone()));
-        }}
-        onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
-      />
-    </label>
-  );
-};
+const actionsOf = (params: URLSearchParams) => params.getAll("action").join();
+const leftOut = (params: URLSearchParams) => params.getAll("not_action");
+
+/** Returns names as choices. */
+const named = (names: readonly string[]): Choices =>
+  Object.fromEntries(names.map((name) => [name, name]));

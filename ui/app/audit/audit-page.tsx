@@ -1,19 +1,13 @@
-import { useNavigate } from "@solidjs/router";
 import { type JSX, Show } from "solid-js";
-import {
-  AuditChainView,
-  AuditEventPage,
-  type AuditEventView,
-  type RecordNames,
-} from "#proto/audit-event.ts";
-import { createReport, useUpdates } from "../api/live-report.tsx";
+import { AuditChainView, AuditEventPage, type RecordNames } from "#proto/audit-event.ts";
+import { createReport } from "../api/live-report.tsx";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
 import { Banner, Notice } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, type TimeZone } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createListPage, PageFrame } from "../shell/page.tsx";
-import { AuditFilters, peoplesChanges } from "./audit-filters.tsx";
+import { AuditFields, auditChoices, peoplesChanges } from "./audit-filters.tsx";
 import { auditPageRows, eventsSource } from "./audit-view.ts";
 import { type Burst, burstsOf, dayOf } from "./bursts.ts";
 import { EventActor, EventDescription, EventTimeline } from "./event-timeline.tsx";
@@ -21,7 +15,6 @@ import "../design/page.css";
 
 /** `/changes/audit`: who did what, when and why, under the filters of the address, and how far the hash chain is verified. */
 export const AuditPage = () => {
-  const navigate = useNavigate();
   const { times } = usePageContext();
   const { page, report, list, ...address } = createListPage({
     path: "/changes/audit",
@@ -33,15 +26,17 @@ export const AuditPage = () => {
     initial: peoplesChanges,
   });
   const known = () => report.value();
+  const isStuck = () =>
+    known()?.items.some(
+      ({ seq, occurred_at: at }) => seq === null && report.asOf() - Date.parse(at) > linkMsMax,
+    ) === true;
   const columns = columnsOf(() => known()?.names ?? {});
   return (
-    <PageFrame of={page} class="audit" head={<ChainStatus />}>
-      <AuditFilters
-        list={address}
-        onChange={(change) => navigate(address.pathOf(change), { scroll: false })}
-      />
+    <PageFrame of={page} class="audit" head={<ChainStatus isStuck={isStuck()} />}>
       <RecordList
         {...list()}
+        filters={auditChoices(address)}
+        fields={<AuditFields list={address} />}
         label="Audit events, newest first"
         columns={columns}
         rowsOf={(events) => burstsOf(events, times.zone())}
@@ -121,7 +116,6 @@ const columnsOf = (names: () => RecordNames): RecordColumns<Burst> => ({
       </Show>
     </div>
   ),
-  Chain: { cell: ({ newest }) => <Place event={newest} />, isNumber: true },
 });
 
 /** The time of day of an event, below the heading of its day. */
@@ -138,28 +132,6 @@ const TimeOfDay = (props: { at: string }) => {
 /** How long an event may wait for its place in the chain: the job that links events runs every second. */
 const linkMsMax = 60_000;
 
-/** The number of an event in the hash chain. An event that is not linked after a minute is not a normal one. */
-const Place = (props: { event: AuditEventView }) => {
-  const { asOf } = useUpdates();
-  return (
-    <Show
-      when={props.event.seq}
-      fallback={
-        <span class="quiet state-mark">
-          <Show
-            when={asOf() - Date.parse(props.event.occurred_at) > linkMsMax}
-            fallback="not linked yet"
-          >
-            <Icon name="warning" /> not linked
-          </Show>
-        </span>
-      }
-    >
-      {(seq) => <span title={props.event.hash ?? undefined}>{seq()}</span>}
-    </Show>
-  );
-};
-
 type Fault = NonNullable<AuditChainView["fault"]>;
 type Verified = NonNullable<AuditChainView["verified"]>;
 
@@ -171,7 +143,10 @@ const faultTexts: Readonly<Record<Fault["kind"], string>> = {
 };
 
 /** How much of the hash chain core has verified, and since when: never more than it checked. */
-const ChainStatus = () => {
+const ChainStatus = (props: {
+  /** Events of the page have waited for too long. */
+  isStuck: boolean;
+}) => {
   const report = createReport({
     schema: AuditChainView,
     path: () => "/api/core/audit-events/chain",
@@ -186,6 +161,13 @@ const ChainStatus = () => {
         </>
       );
     if (chain === undefined) return "Hash chain: loading";
+    if (props.isStuck)
+      return (
+        <>
+          <Icon name="warning" /> {formatCountOf(chain.pending, "event")} not linked into the hash
+          chain for over a minute: check that core's jobs run.
+        </>
+      );
     if (chain.verified)
       return (
         <VerifiedChain chain={chain} verified={chain.verified} isOld={report.phase() === "stale"} />

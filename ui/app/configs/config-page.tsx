@@ -11,7 +11,6 @@ import { withQuery } from "../browser/with-query.ts";
 import { BarFigure } from "../design/bars.tsx";
 import { CopyButton } from "../design/buttons.tsx";
 import {
-  Chips,
   CountLink,
   HostCell,
   type RecordColumns,
@@ -71,10 +70,6 @@ const Assignments = (props: { configId: string }) => {
   }));
   return (
     <Section id="assignments" title="Assigned hosts">
-      <Chips
-        label="Assignments by state"
-        chips={chips("current", { All: null, "Still assigned": "true", Ended: "false" })}
-      />
       <Show when={params().get("since")}>
         {(since) => (
           <p>
@@ -85,6 +80,13 @@ const Assignments = (props: { configId: string }) => {
       </Show>
       <RecordList
         {...list()}
+        filters={{
+          "Assignments by state": chips("current", {
+            All: null,
+            "Still assigned": "true",
+            Ended: "false",
+          }),
+        }}
         label="Assigned hosts, newest first"
         columns={columns}
         noun="assignment"

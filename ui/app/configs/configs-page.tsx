@@ -7,14 +7,13 @@ import {
 } from "#proto/fleet-health/config-report.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { Icon } from "../design/icon.tsx";
+import { FilterForm } from "../design/filter-form.tsx";
 import { type RecordColumns, RecordLink, RecordList } from "../design/records.tsx";
 import { List, Loaded, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { capitalised, createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
 import { configName, runningPath } from "./progress-view.ts";
-import { SearchForm } from "./search-form.tsx";
 
 const refreshIntervalMs = 15_000;
 
@@ -70,19 +69,24 @@ export const ConfigsPage = () => {
   });
   return (
     <PageFrame of={page}>
-      <SearchForm
-        name="q"
-        value={params().get("q") ?? ""}
-        maxlength={120}
-        label="Name, or the beginning of a hash"
-        placeholder="Name, or the beginning of a hash"
-        button={
-          <>
-            <Icon name="search" /> Find
-          </>
-        }
-        onSearch={(q) => navigate(withQuery("/changes/configs", { q: q || null }))}
-      />
+      <FilterForm
+        class="search-form"
+        onApply={({ q }) => navigate(withQuery("/changes/configs", { q }))}
+      >
+        <input
+          class="input"
+          type="search"
+          name="q"
+          value={params().get("q") ?? ""}
+          maxlength={120}
+          aria-label="Name, or the beginning of a hash"
+          placeholder="Name, or the beginning of a hash"
+          autocomplete="off"
+        />
+        <button class="button" type="submit">
+          Find
+        </button>
+      </FilterForm>
       <RecordList
         {...list()}
         label="Configs, newest first"

@@ -3,16 +3,22 @@ import { For } from "solid-js";
 /** The words of choices by their values. */
 export type Choices = Readonly<Record<string, string>>;
 
-/** A labelled choice that applies at once. */
+/** A labelled choice that applies at once, or with its form. */
 export const ChoiceField = (props: {
   name: string;
   choices: Choices;
   chosen: string;
-  onChange: (value: string) => void;
+  /** Its name in a form. */
+  field?: string;
+  onChange?: (value: string) => void;
 }) => (
   <label>
     {props.name}
-    <select class="input" onChange={({ currentTarget }) => props.onChange(currentTarget.value)}>
+    <select
+      class="input"
+      name={props.field}
+      onChange={({ currentTarget }) => props.onChange?.(currentTarget.value)}
+    >
       <For each={Object.entries(props.choices)}>
         {([value, words]) => (
           <option value={value} selected={value === props.chosen}>

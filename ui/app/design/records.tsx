@@ -1,7 +1,8 @@
 import { createMemo, For, Index, type JSX, Show } from "solid-js";
 import { filterToParams } from "#proto/fleet-health/filter.ts";
 import type { LiveReport } from "../api/live-report.tsx";
-import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import type { QueryParams } from "../browser/with-query.ts";
+import { formatCount, formatCountOf, formatKnown, plainText } from "../format/format.ts";
 import { CopiedCommand } from "./buttons.tsx";
 import { Icon } from "./icon.tsx";
 import { Loaded, Notice } from "./report-parts.tsx";
@@ -191,46 +192,68 @@ const Beginning = (props: { first: FirstRow; columns: readonly string[] }) => (
   </>
 );
 
+/** The files that a list can be exported to. */
+interface ListExports {
+  /** The words of the links that export all pages, by their format. */
+  exports?: Readonly<Record<string, string>>;
+  exportPath: (format: string) => string;
+}
+
+const Exports = (props: ListExports) => (
+  <div class="page-tools-end">
+    <For each={Object.entries(props.exports ?? {})}>
+      {([format, words]) => (
+        <a class="button" href={props.exportPath(format)} download="">
+          <Icon name="export" /> {words}
+        </a>
+      )}
+    </For>
+  </div>
+);
+
 /** A page of this many rows has its pager below the table as well. */
 const rowsInView = 20;
 
 /** A list that core returns page by page: pager and exports, then the table, or what stands in its place without a row. */
 export const RecordList = <Item, Row = Item>(
-  props: ListRows & {
-    report: LiveReport<{ items: Item[]; next_cursor: string | null }>;
-    /** Returns the rows that show items; by default one for each. */
-    rowsOf?: (items: readonly Item[]) => readonly Row[];
-    headingOf?: (row: Row) => string;
-    /** The caption of the table: its rows and their order. */
-    label: string;
-    columns: RecordColumns<Row>;
-    isFailed?: (row: Row) => boolean;
-    /** Whether this is not the first page. */
-    isContinued: boolean;
-    /** The address of the page that begins at a cursor, of the first page without one. */
-    pathOf: (cursor?: string) => string;
-    /** The words of the links that export all pages, by their format. */
-    exports?: Readonly<Record<string, string>>;
-    exportPath: (format: string) => string;
-    /** The address without a filter. */
-    allPath: string;
-    /** Shown where no row matches, if there is more to say than that. */
-    empty?: JSX.Element;
-    /** Shown without a row and without a filter. */
-    first?: FirstRow | undefined;
-    isFiltered: boolean;
-    /** The list is a part of a page, whose head shows the age of another report. */
-    isPart?: boolean;
-  },
+  props: ListRows &
+    ListExports & {
+      report: LiveReport<{ items: Item[]; next_cursor: string | null }>;
+      /** Returns the rows that show items; by default one for each. */
+      rowsOf?: (items: readonly Item[]) => readonly Row[];
+      headingOf?: (row: Row) => string;
+      /** The choices of the filter. */
+      filters?: FilterChoices;
+      /** Further fields of the filter. */
+      fields?: JSX.Element;
+      /** The caption of the table: its rows and their order. */
+      label: string;
+      columns: RecordColumns<Row>;
+      isFailed?: (row: Row) => boolean;
+      /** Whether this is not the first page. */
+      isContinued: boolean;
+      /** The address of the page that begins at a cursor, of the first page without one. */
+      pathOf: (cursor?: string) => string;
+      /** The address without a filter. */
+      allPath: string;
+      /** Shown where no row matches, if there is more to say than that. */
+      empty?: JSX.Element;
+      /** Shown without a row and without a filter. */
+      first?: FirstRow | undefined;
+      isFiltered: boolean;
+      /** The list is a part of a page, whose head shows the age of another report. */
+      isPart?: boolean;
+    },
 ) => {
   const page = () => props.report.value();
   // Without a `rowsOf`, both types are the same.
   const rowsOf = (items: readonly Item[]) =>
     props.rowsOf?.(items) ?? (items as readonly unknown[] as readonly Row[]);
   const nouns = () => props.nouns ?? `${props.noun}s`;
+  const beginning = () => !props.isFiltered && page()?.items.length === 0 && props.first;
   const noRows = () => (
     <Show
-      when={!props.isFiltered && props.first}
+      when={beginning()}
       fallback={
         props.empty ?? (
           <Notice
@@ -263,18 +286,15 @@ export const RecordList = <Item, Row = Item>(
   );
   return (
     <>
-      <div class="page-tools">
-        {pager(`Pages of ${nouns()}`)}
-        <div class="page-tools-end">
-          <For each={Object.entries(props.exports ?? {})}>
-            {([format, words]) => (
-              <a class="button" href={props.exportPath(format)} download="">
-                <Icon name="export" /> {words}
-              </a>
-            )}
-          </For>
+      <Show when={!beginning()}>
+        <Show when={props.filters}>
+          {(choices) => <Filters choices={choices()} fields={props.fields} />}
+        </Show>
+        <div class="page-tools">
+          {pager(`Pages of ${nouns()}`)}
+          <Exports {...props} />
         </div>
-      </div>
+      </Show>
       <Loaded
         report={props.report}
         what={nouns()}
@@ -298,8 +318,8 @@ export const RecordList = <Item, Row = Item>(
 };
 
 /** A choice of what a page shows, as a link. */
-export interface Chip {
-  words: JSX.Element;
+export interface Chip<Words extends JSX.Element = JSX.Element> {
+  words: Words;
   path: string;
   isChosen: boolean;
   title?: string;
@@ -323,6 +343,42 @@ export const Chips = (props: { label: string; chips: readonly Chip[]; children?:
     {props.children}
   </nav>
 );
+
+/** The filters of a list: choices by their labels, and further fields. A narrow screen folds them into one line, which names the chosen ones. */
+const Filters = (props: { choices: FilterChoices; fields: JSX.Element }) => {
+  const chosen = () =>
+    Object.values(props.choices)
+      .flat()
+      .flatMap(({ isChosen, words }) => (isChosen ? [words] : []));
+  return (
+    <search>
+      <details class="filters">
+        <summary>Filters: {chosen().join(", ")}</summary>
+        <div class="filter-parts row">
+          <Index each={Object.entries(props.choices)}>
+            {(choice) => <Chips label={choice()[0]} chips={choice()[1]} />}
+          </Index>
+        </div>
+        {props.fields}
+      </details>
+    </search>
+  );
+};
+
+/** Choices of a filter by their labels. */
+type FilterChoices = Readonly<Record<string, readonly Chip<string>[]>>;
+
+/** Returns the choices of a parameter by the words of its values and how many rows each has, all of them first. */
+export const countedChoices = (
+  words: Readonly<Record<string, string>>,
+  counts: Readonly<Record<string, number>> | null | undefined,
+): QueryParams => {
+  const values = Object.entries(words).map(([value, name]) => [
+    `${name} ${formatKnown(counts?.[value])}`,
+    value,
+  ]);
+  return { All: null, ...Object.fromEntries(values) };
+};
 
 /** Labels, each a link to the hosts that have it; nothing without any. */
 export const LabelLinks = (props: { labels: Readonly<Record<string, string>> }) => (

@@ -8,9 +8,15 @@ import {
 } from "#proto/operator/enrollment.ts";
 import { useUpdates } from "../api/live-report.tsx";
 import { auditPath } from "../audit/audit-view.ts";
-import { Chips, LabelLinks, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
+import {
+  countedChoices,
+  LabelLinks,
+  type RecordColumns,
+  RecordList,
+  TwoLines,
+} from "../design/records.tsx";
 import { List } from "../design/report-parts.tsx";
-import { formatCount, formatKnown, formatUntil, plainText } from "../format/format.ts";
+import { formatCount, formatUntil, plainText } from "../format/format.ts";
 import { createListPart, Time, TimeCell } from "../shell/page.tsx";
 import {
   enrolledPath,
@@ -24,18 +30,6 @@ import {
 
 const pageRows = 50;
 const refreshIntervalMs = 15_000;
-
-/** Returns the choices of a parameter by the words of its values and how many rows each has, all of them first. */
-const countedChoices = (
-  words: Readonly<Record<string, string>>,
-  counts: Readonly<Record<string, number>> | undefined,
-) => {
-  const values = Object.entries(words).map(([value, name]) => [
-    `${name} ${formatKnown(counts?.[value])}`,
-    value,
-  ]);
-  return { All: null, ...Object.fromEntries(values) };
-};
 
 /** How many of its limit are used, as a link to the audit events; without any, plain text. */
 const Uses = (props: { used: number; max: number; href: string }) => (
@@ -107,24 +101,23 @@ export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }
     intervalMs: refreshIntervalMs,
   }));
   return (
-    <>
-      <Chips
-        label="Tokens by state"
-        chips={chips("state", countedChoices(tokenWords, props.counts), { policy_id: null })}
-      />
-      <RecordList
-        {...list()}
-        label="Bootstrap tokens, newest first"
-        columns={tokenColumns}
-        noun="token"
-        exports={{ csv: "CSV of the tokens" }}
-        first={{
-          title: "No token has been created",
-          says: "A host enrolls with a token, under the rules of its policy. It shows here who used it, and how often it was refused.",
-          command: 'svc-admin tokens create --policy "web servers" --ttl 15m --out host.token',
-        }}
-      />
-    </>
+    <RecordList
+      {...list()}
+      filters={{
+        "Tokens by state": chips("state", countedChoices(tokenWords, props.counts), {
+          policy_id: null,
+        }),
+      }}
+      label="Bootstrap tokens, newest first"
+      columns={tokenColumns}
+      noun="token"
+      exports={{ csv: "CSV of the tokens" }}
+      first={{
+        title: "No token has been created",
+        says: "A host enrolls with a token, under the rules of its policy. It shows here who used it, and how often it was refused.",
+        command: 'svc-admin tokens create --policy "web servers" --ttl 15m --out host.token',
+      }}
+    />
   );
 };
 
@@ -187,24 +180,23 @@ export const Policies = (props: { counts: EnrollmentReport["policies"] | undefin
     intervalMs: refreshIntervalMs,
   }));
   return (
-    <>
-      <Chips
-        label="Policies by state"
-        chips={chips("state", countedChoices(policyWords, props.counts), { q: null })}
-      />
-      <RecordList
-        {...list()}
-        label="Enrollment policies, newest first"
-        columns={policyColumns}
-        noun="policy"
-        nouns="policies"
-        exports={{ csv: "CSV of the policies" }}
-        first={{
-          title: "No policy has been created",
-          says: "A policy says which hosts may enroll, from where, and which labels they get.",
-          command: 'svc-admin policies create "web servers" --prefix spiffe://example.com/host/',
-        }}
-      />
-    </>
+    <RecordList
+      {...list()}
+      filters={{
+        "Policies by state": chips("state", countedChoices(policyWords, props.counts), {
+          q: null,
+        }),
+      }}
+      label="Enrollment policies, newest first"
+      columns={policyColumns}
+      noun="policy"
+      nouns="policies"
+      exports={{ csv: "CSV of the policies" }}
+      first={{
+        title: "No policy has been created",
+        says: "A policy says which hosts may enroll, from where, and which labels they get.",
+        command: 'svc-admin policies create "web servers" --prefix spiffe://example.com/host/',
+      }}
+    />
   );
 };

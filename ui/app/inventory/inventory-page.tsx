@@ -1,8 +1,8 @@
 import { Show } from "solid-js";
 import type { InventoryStatus } from "#proto/fleet-health/vocabulary.ts";
 import { type InventoryItem, InventoryReport } from "#proto/inventory/inventory.ts";
-import { Chips, type RecordColumns, RecordList } from "../design/records.tsx";
-import { formatKnown, plainText } from "../format/format.ts";
+import { countedChoices, type RecordColumns, RecordList } from "../design/records.tsx";
+import { plainText } from "../format/format.ts";
 import { createListPage, PageFrame } from "../shell/page.tsx";
 
 /** The statuses in words, those that need somebody first. */
@@ -12,7 +12,6 @@ const statusWords: Readonly<Record<InventoryStatus, string>> = {
   gone: "Gone and sending",
   expected: "Enrolled",
 };
-const statuses = Object.keys(statusWords) as InventoryStatus[];
 
 const columns: RecordColumns<InventoryItem> = {
   Host: ({ name, identity_id: id }) => (
@@ -30,24 +29,17 @@ const columns: RecordColumns<InventoryItem> = {
 
 /** `/access/inventory`: the hosts that are expected and never enrolled, not expected, or gone and still sending; and the others. */
 export const InventoryPage = () => {
-  const { page, report, chip, list } = createListPage({
+  const { page, report, chips, list } = createListPage({
     path: "/access/inventory",
     schema: InventoryReport,
   });
-  const known = () => report.value();
   return (
     <PageFrame of={page}>
-      <Chips
-        label="Hosts by status"
-        chips={[
-          chip("All", { status: null }),
-          ...statuses.map((status) =>
-            chip(`${statusWords[status]} ${formatKnown(known()?.counts?.[status])}`, { status }),
-          ),
-        ]}
-      />
       <RecordList
         {...list()}
+        filters={{
+          "Hosts by status": chips("status", countedChoices(statusWords, report.value()?.counts)),
+        }}
         label="Hosts of the inventory and the fleet, by name"
         columns={columns}
         isFailed={({ status }) => status !== "expected"}

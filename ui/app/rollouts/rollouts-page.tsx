@@ -3,7 +3,7 @@ import { describeComparison } from "#proto/fleet-health/comparison.ts";
 import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
 import type { RolloutState } from "#proto/rollout/vocabulary.ts";
 import { RecordState } from "../design/icon.tsx";
-import { Chips, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
+import { type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import {
@@ -85,7 +85,6 @@ export const RolloutsPage = () => {
   });
   return (
     <PageFrame of={page}>
-      <Chips label="Rollouts by state" chips={chips("state", choices)} />
       <For each={foreignFilters}>
         {({ name, words, path, record }) => (
           <Show when={params().get(name)}>
@@ -100,6 +99,7 @@ export const RolloutsPage = () => {
       </For>
       <RecordList
         {...list()}
+        filters={{ "Rollouts by state": chips("state", choices) }}
         label="Rollouts, newest first"
         columns={columns}
         isFailed={({ state, failed }) => failed > 0 && openStates.includes(state)}

@@ -1,7 +1,7 @@
 import { Show } from "solid-js";
 import { type Rollout, type RolloutTarget, RolloutTargetPage } from "#proto/rollout/rollout.ts";
-import { targetStatuses } from "#proto/rollout/vocabulary.ts";
-import { Chips, HostCell, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
+import { type TargetStatus, targetStatuses } from "#proto/rollout/vocabulary.ts";
+import { HostCell, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
 import { Section } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { createListPart, Time, TimeCell } from "../shell/page.tsx";
@@ -42,7 +42,7 @@ const columns: RecordColumns<RolloutTarget> = {
 
 /** The hosts of a rollout in the order of the waves, under the filter of the address. */
 export const Targets = (props: { rollout: Rollout }) => {
-  const { params, chip, list } = createListPart(() => ({
+  const { params, chips, list } = createListPart(() => ({
     path: `/changes/rollouts/${props.rollout.id}`,
     limit: 100,
     anchor: "targets",
@@ -53,30 +53,27 @@ export const Targets = (props: { rollout: Rollout }) => {
     params().has("wave")
       ? props.rollout.waves.find(({ number }) => String(number) === params().get("wave"))
       : props.rollout;
+  const waves = () => ({
+    "All waves": null,
+    ...Object.fromEntries(props.rollout.waves.map(({ number }) => [`Wave ${number}`, number])),
+  });
+  const count = (of: TargetStatus | "targets") => counts()?.[of] ?? 0;
+  const statuses = () => ({
+    [`All ${formatCount(count("targets"))}`]: null,
+    ...Object.fromEntries(
+      targetStatuses
+        .filter((status) => count(status) || params().get("status") === status)
+        .map((status) => [`${statusWords(status)} ${formatCount(count(status))}`, status]),
+    ),
+  });
   return (
     <Section id="targets" title="Hosts">
-      <Show when={props.rollout.waves.length > 1}>
-        <Chips
-          label="Hosts by wave"
-          chips={[
-            chip("All waves", { wave: null }),
-            ...props.rollout.waves.map(({ number }) => chip(`Wave ${number}`, { wave: number })),
-          ]}
-        />
-      </Show>
-      <Chips
-        label="Hosts by status"
-        chips={[
-          chip(`All ${formatCount(counts()?.targets ?? 0)}`, { status: null }),
-          ...targetStatuses
-            .filter((status) => counts()?.[status] || params().get("status") === status)
-            .map((status) =>
-              chip(`${statusWords(status)} ${formatCount(counts()?.[status] ?? 0)}`, { status }),
-            ),
-        ]}
-      />
       <RecordList
         {...list()}
+        filters={{
+          ...(props.rollout.waves.length > 1 && { "Hosts by wave": chips("wave", waves()) }),
+          "Hosts by status": chips("status", statuses()),
+        }}
         label="Hosts in the order of the waves"
         columns={columns}
         isFailed={({ status }) => status === "failed"}

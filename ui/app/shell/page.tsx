@@ -167,7 +167,7 @@ const createAddressList = (options: Accessor<AddressListOptions>) => {
     if (initial && own.size === 0) own.set("all", "true");
     return withQuery(path, own) + (anchor === undefined ? "" : `#${anchor}`);
   };
-  const chip = (words: JSX.Element, change: QueryParams): Chip => ({
+  const chip = <Words extends JSX.Element>(words: Words, change: QueryParams): Chip<Words> => ({
     words,
     path: pathOf(change),
     isChosen: Object.keys(change).every((name) =>
@@ -184,7 +184,11 @@ const createAddressList = (options: Accessor<AddressListOptions>) => {
     /** Returns a choice that changes parameters; it is chosen while the address has them. */
     chip,
     /** Returns a choice for each value of a parameter, by its words; `change` changes further ones. */
-    chips: (name: string, choices: Readonly<QueryParams>, change: QueryParams = {}): Chip[] =>
+    chips: (
+      name: string,
+      choices: Readonly<QueryParams>,
+      change: QueryParams = {},
+    ): Chip<string>[] =>
       Object.entries(choices).map(([words, value]) => chip(words, { [name]: value, ...change })),
     /** What core answers with the rows of the address. */
     sourcePath: createMemo(() => {
