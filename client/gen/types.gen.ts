@@ -919,6 +919,19 @@ export type FleetTimelineView = {
     }>;
 };
 
+export type FleetTrends = {
+    generated_at: string;
+    until: string;
+    step_seconds: number;
+    sampled_at: Array<TimestampOrNull>;
+    needs_attention: Array<number | null>;
+    forwarding: Array<number | null>;
+    by_state: {
+        [key: string]: Array<number | null>;
+    };
+    incomplete: Array<number | null>;
+};
+
 export type ForbiddenProblem = Problem & {
     code?: 'forbidden';
 };
@@ -5462,6 +5475,33 @@ export type ReportFleetTimelineResponses = {
 };
 
 export type ReportFleetTimelineResponse = ReportFleetTimelineResponses[keyof ReportFleetTimelineResponses];
+
+export type ReportFleetTrendsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/health/trends';
+};
+
+export type ReportFleetTrendsErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ReportFleetTrendsError = ReportFleetTrendsErrors[keyof ReportFleetTrendsErrors];
+
+export type ReportFleetTrendsResponses = {
+    /**
+     * The figures
+     */
+    200: FleetTrends;
+};
+
+export type ReportFleetTrendsResponse = ReportFleetTrendsResponses[keyof ReportFleetTrendsResponses];
 
 export type FindCommonFactorsData = {
     body?: never;

@@ -163,6 +163,8 @@ export const fleetSample = table("fleet_sample", {
   /** In the order of `fleetStates`. */
   states: integer().array().notNull(),
   needsAttention: integer(),
+  /** Hosts that forwarded; null in a sample of an older core. */
+  forwarding: nullable.integer(),
 });
 
 /** How a checkpoint is written. */

@@ -39,6 +39,7 @@ import { factorReports } from "./collector/health/factors.ts";
 import { hostReports } from "./collector/health/get.ts";
 import { healthReports } from "./collector/health/report.ts";
 import { timelineReports } from "./collector/health/timeline.ts";
+import { trendReports } from "./collector/health/trends.ts";
 import { hostVolumes } from "./collector/health/volume.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
 import { hostActions, readDiagRoute } from "./collector/hosts/actions.ts";
@@ -143,6 +144,7 @@ const reportEntries = (core: Core): readonly Entry[] => [
   healthReports(core),
   facetReports(core),
   timelineReports(core),
+  trendReports(core),
   factorReports(core),
   aheadReports(core),
   changeReports(core),

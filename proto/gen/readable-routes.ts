@@ -38,6 +38,7 @@ export const readableRoutes = [
   "/collector/health/facets",
   "/collector/health/factors",
   "/collector/health/timeline",
+  "/collector/health/trends",
   "/collector/hosts/:id/completeness",
   "/collector/hosts/:id/diags/:diag",
   "/collector/hosts/:id/diags/:diag/bundle",

@@ -1,11 +1,13 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, expect, it } from "vitest";
 import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
+import { addHourCounts } from "#functions/store/completeness/days.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import type { FleetFacets } from "#proto/fleet-health/facets.ts";
 import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { FleetTimelineView } from "#proto/fleet-health/timeline.ts";
+import type { FleetTrends } from "#proto/fleet-health/trends.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
@@ -241,4 +243,33 @@ it("is counted every five minutes, and each count is that of its page", async ()
   const month = await test.auditor.get<FleetTimelineView>("/v1/collector/health/timeline?span=30d");
   expect(month.body.items.length).toBeLessThan(4);
   expect(month.body.history_from).toBe(body.history_from);
+});
+
+it("has each figure of a quarter of an hour as its page of then, and null where nobody counted", async () => {
+  await keepHistory();
+  const settled = clock.now() - (clock.now() % hour) - 2 * hour;
+  // Three complete, two short, one silent.
+  await addHourCounts(db, new Map([[settled, [3, 0, 2, 0, 1, 0, 0, 0]]]));
+  const { body } = await test.auditor.get<FleetTrends>("/v1/collector/health/trends");
+  expect(body).toMatchObject({ step_seconds: 900 });
+  expect(Date.parse(body.until) - clock.now()).toBeLessThanOrEqual(900_000);
+  const times = body.sampled_at.flatMap((at, index) => (at === null ? [] : [{ at, index }]));
+  expect(times.length).toBeGreaterThan(8);
+  expect(times.at(-1)?.index).toBe(95);
+  for (const { at, index } of times.slice(1)) {
+    const { summary } = await get<FleetHealthReport>("limit=1", at);
+    const states = Object.entries(body.by_state).map(([name, points]) => [name, points[index]]);
+    expect([at, Object.fromEntries(states)]).toEqual([at, summary.by_state]);
+    expect([at, body.needs_attention[index], body.forwarding[index]]).toEqual([
+      at,
+      summary.needs_attention,
+      summary.forwarding,
+    ]);
+  }
+  expect([body.needs_attention[0], body.forwarding[0], body.sampled_at[0]]).toEqual([
+    null,
+    null,
+    null,
+  ]);
+  expect(body.incomplete.filter((hosts) => hosts !== null)).toEqual([3, 3, 3, 3]);
 });

@@ -47,7 +47,8 @@ beforeAll(async () => {
       ["queue_at_risk", 4],
       ["healthy", 106 - stale],
     ]);
-    await addSample(db, { needsAttention: stale + 4, byState }, new Date(at));
+    const byForwarding = { forwarding: 106 - stale, stopped: 0, never: 0 };
+    await addSample(db, { needsAttention: stale + 4, byForwarding, byState }, new Date(at));
   }
 }, 180_000);
 

@@ -212,6 +212,8 @@ export const sampleMs = 300_000;
 export interface FleetSample {
   at: Date;
   needsAttention: number;
+  /** Null in a sample of an older core. */
+  forwarding: number | null;
   byState: ReadonlyMap<FleetState, number>;
 }
 
@@ -226,12 +228,16 @@ export const isSampleDue = async (db: Executor, now: Date): Promise<boolean> =>
 /** Stores the counts of `at`, unless its five minutes have a sample. */
 export const addSample = async (
   db: Executor,
-  { needsAttention, byState }: Pick<FleetSummary, "needsAttention" | "byState">,
+  {
+    needsAttention,
+    byForwarding,
+    byState,
+  }: Pick<FleetSummary, "needsAttention" | "byForwarding" | "byState">,
   at: Date,
 ): Promise<void> => {
   const states = arrayLiteral(fleetStates.map((state) => String(byState.get(state) ?? 0)));
-  await db.execute(sql`insert into fleet_sample (slot, at, states, needs_attention)
-    values (${timestamptz(slotOf(at))}, ${timestamptz(at)}, ${states}::int[], ${needsAttention}::int) on conflict do nothing`);
+  await db.execute(sql`insert into fleet_sample (slot, at, states, needs_attention, forwarding)
+    values (${timestamptz(slotOf(at))}, ${timestamptz(at)}, ${states}::int[], ${needsAttention}::int, ${byForwarding.forwarding}::int) on conflict do nothing`);
 };
 
 /** Finds the first sample of each `stepMs` between two times, in order. */
@@ -241,9 +247,9 @@ export const findSamples = async (
 ): Promise<FleetSample[]> => {
   const rows = await readRows(
     db,
-    { at: asDate, states: asIs<number[]>, needsAttention: Number },
+    { at: asDate, states: asIs<number[]>, needsAttention: Number, forwarding: orNull(Number) },
     sql`
-    select distinct on (step) at, to_json(states) as states, needs_attention
+    select distinct on (step) at, to_json(states) as states, needs_attention, forwarding
     from (select *, floor(extract(epoch from slot) * 1000 / ${stepMs}::bigint) as step from fleet_sample) sample
     where slot >= ${timestamptz(from)} and at <= ${timestamptz(to)} order by step, slot`,
   );

@@ -1,0 +1,1 @@
+ALTER TABLE "fleet_sample" ADD COLUMN "forwarding" integer;
