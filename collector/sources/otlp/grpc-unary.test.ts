@@ -13,7 +13,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { GrpcError } from "#proto/grpc-status.ts";
 import { createDecompress } from "./decompress.ts";
 import { createUnaryGrpcHandler } from "./grpc.ts";
-import { createInFlightRequests } from "./otlp-source.ts";
+import { createInFlightRequests } from "./in-flight-requests.ts";
 
 const messageBytesMax = 100_000;
 const received: Buffer[] = [];

@@ -7,9 +7,10 @@ import {
   type GrpcMessage,
 } from "#proto/grpc-framing.ts";
 import { GrpcError, grpcStatusHeaders } from "#proto/grpc-status.ts";
+import type { CallerCheck } from "./caller-check.ts";
 import type { Consume } from "./consumer.ts";
 import { contentEncodings, type Decompress, readContentEncodings } from "./decompress.ts";
-import type { CallerCheck, InFlightRequest, InFlightRequests } from "./otlp-source.ts";
+import type { InFlightRequest, InFlightRequests } from "./in-flight-requests.ts";
 import { partialSuccessOf, reportUnread, tooLarge, tooMuch } from "./refusals.ts";
 import { encodeResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";

@@ -1,9 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { SourceRefusal } from "#proto/completeness/account.ts";
 import { encodeGrpcStatus, type GrpcCode, GrpcError, grpcCodes } from "#proto/grpc-status.ts";
+import type { CallerCheck } from "./caller-check.ts";
 import type { Consume, ReadRequest } from "./consumer.ts";
 import { contentEncodings, type Decompress, readContentEncodings } from "./decompress.ts";
-import type { CallerCheck, InFlightRequests } from "./otlp-source.ts";
+import type { InFlightRequests } from "./in-flight-requests.ts";
 import { HttpRefusal, partialSuccessOf, reportUnread, tooLarge, tooMuch } from "./refusals.ts";
 import { encodeResponse, jsonResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";

@@ -6,7 +6,7 @@ import { afterAll, expect, it } from "vitest";
 import { grpcMessagePrefix } from "#proto/grpc-framing.ts";
 import { startTestOtlp, traceRequest } from "#tests/support/otlp.ts";
 import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
-import { createInFlightRequests } from "./otlp-source.ts";
+import { createInFlightRequests } from "./in-flight-requests.ts";
 
 const otlp = await startTestOtlp({ limits: { inFlightBytesMax: 250_000 } });
 afterAll(() => otlp.close());

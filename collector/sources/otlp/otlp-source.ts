@@ -2,18 +2,18 @@ import { createServer as createHttpServer, type Server as HttpServer } from "nod
 import {
   createServer as createHttp2Server,
   type Http2Server,
-  type IncomingHttpHeaders,
   type ServerHttp2Session,
 } from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
-import { isLoopbackHost } from "#kit/confidential-url.ts";
 import { containFailures } from "#kit/contain-failures.ts";
 import type { SourceRefusal } from "#proto/completeness/account.ts";
 import type { Source, SourceDependencies } from "../source.ts";
+import { type CallerCheck, createCallerCheck } from "./caller-check.ts";
 import { type Consume, type ConsumerLimits, createConsumer } from "./consumer.ts";
 import { createDecompress } from "./decompress.ts";
 import { createUnaryGrpcHandler, otlpMethods } from "./grpc.ts";
 import { createOtlpHttpHandler } from "./http.ts";
+import { createInFlightRequests } from "./in-flight-requests.ts";
 import { createListeners } from "./listeners.ts";
 import { type Signal, signals } from "./signals.ts";
 import { traceConsume } from "./trace-consume.ts";
@@ -204,81 +204,3 @@ const closeServer = (server: HttpServer | Http2Server): Promise<void> =>
     server.close(() => resolve());
     if ("closeIdleConnections" in server) server.closeIdleConnections();
   });
-
-/** Returns why the headers of a request forbid it, or undefined. */
-export type CallerCheck = (headers: IncomingHttpHeaders) => string | undefined;
-
-const loopbackAddress = /^(?:(?:::ffff:)?127\.|::1$)/;
-
-/**
- * Creates the check that rejects requests of web pages in a browser on this machine: those with an `Origin`; and, on a listener with a loopback
- * address or `allowedHosts`, those for another host (DNS rebinding: a page's own name that resolves to 127.0.0.1). Senders of telemetry send no
- * `Origin`, and name the host that they connect to.
- */
-const createCallerCheck = (boundAddress: string, allowedHosts: readonly string[]): CallerCheck => {
-  const checksHost = loopbackAddress.test(boundAddress) || allowedHosts.length > 0;
-  const allowed = new Set(allowedHosts.map((host) => host.toLowerCase()));
-  const isAllowed = (authority: string): boolean => {
-    const host = hostOf(authority);
-    return isLoopbackHost(host) || allowed.has(host.replace(/^\[|\]$/g, ""));
-  };
-  return (headers) => {
-    if (headers.origin !== undefined) return "requests of web pages are refused";
-    const named = [headers[":authority"], headers.host].filter(
-      (authority) => authority !== undefined,
-    );
-    return checksHost && !named.every(isAllowed)
-      ? "the request is for another host; add its name to allowed_hosts of this listener"
-      : undefined;
-  };
-};
-
-/** Returns the host of `host[:port]` in lowercase, without a final dot; empty for anything else. */
-const hostOf = (authority: string): string =>
-  /^(\[[\da-f:.]+\]|[\w.-]+?)\.?(?::\d{1,5})?$/i.exec(authority)?.[1]?.toLowerCase() ?? "";
-
-/**
- * Limits the memory of the request bodies that all connections together are sending. Over the limit, drops the oldest requests until there is
- * room. So a sender that begins requests and does not end them loses its own first, without a timer for each.
- */
-export interface InFlightRequests {
-  /** Adds a request; calls `drop` at most once, and not after `end`. */
-  begin(drop: () => void): InFlightRequest;
-}
-
-/** A request whose body is being received. */
-export interface InFlightRequest {
-  /** Adds received bytes. */
-  add(bytes: number): void;
-  /** Removes the request: its body is complete, or nothing of it is kept. */
-  end(): void;
-}
-
-/** Creates the limit of one source. */
-export const createInFlightRequests = (bytesMax: number): InFlightRequests => {
-  /** In the order in which they began. */
-  const open = new Set<{ bytes: number; drop(): void }>();
-  let bytesInFlight = 0;
-  return {
-    begin: (drop) => {
-      const own = { bytes: 0, drop };
-      open.add(own);
-      const end = (request: typeof own) => {
-        if (open.delete(request)) bytesInFlight -= request.bytes;
-      };
-      return {
-        add: (bytes) => {
-          if (!open.has(own)) return;
-          own.bytes += bytes;
-          bytesInFlight += bytes;
-          for (const oldest of open) {
-            if (bytesInFlight <= bytesMax) break;
-            end(oldest);
-            oldest.drop();
-          }
-        },
-        end: () => end(own),
-      };
-    },
-  };
-};
