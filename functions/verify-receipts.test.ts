@@ -2,9 +2,9 @@ import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { createTestReceiptKey, signChain, type TestEntry } from "#tests/support/chat/receipts.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { programFile } from "#tests/support/program.ts";
-import { createTestReceiptKey, signChain, type TestEntry } from "#tests/support/receipts.ts";
 
 const program = programFile("functions/main.ts");
 const directory = newFolder();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { runCollector } from "#tests/support/collector-command.ts";
+import { runCollector } from "#tests/collector/support/collector-command.ts";
 import { commands } from "./command-line.ts";
 
 const call = (...argv: string[]) => runCollector(argv);

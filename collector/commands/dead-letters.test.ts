@@ -5,8 +5,8 @@ import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { endedWith, runCollector } from "#tests/support/collector-command.ts";
-import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
+import { endedWith, runCollector } from "#tests/collector/support/collector-command.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/collector/support/enrolled-host.ts";
 import { openTestQueue, testRecord } from "#tests/support/queue.ts";
 import type { Queue } from "../queue/queue.ts";
 

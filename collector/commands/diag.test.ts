@@ -2,9 +2,9 @@ import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, expect, it } from "vitest";
 import { configHash } from "#proto/collector-config/hash.ts";
+import { runCollector } from "#tests/collector/support/collector-command.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/collector/support/enrolled-host.ts";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
-import { runCollector } from "#tests/support/collector-command.ts";
-import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { openQueue } from "../queue/queue.ts";
 
 const bufferOf = (dir: string) => ({

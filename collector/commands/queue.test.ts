@@ -1,8 +1,8 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { runCollector } from "#tests/support/collector-command.ts";
-import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
+import { runCollector } from "#tests/collector/support/collector-command.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/collector/support/enrolled-host.ts";
 import { openTestQueue, readAll, testRecord } from "#tests/support/queue.ts";
 
 const megabyte = 1_048_576;

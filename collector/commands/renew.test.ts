@@ -3,6 +3,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { decodePem } from "#proto/pem.ts";
 import { createTestCa, createTestKey, x509 } from "#scripts/lab/ca/test-pki.ts";
+import { endedWith, runCollector } from "#tests/collector/support/collector-command.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/collector/support/enrolled-host.ts";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import {
   issueFor,
@@ -10,8 +12,6 @@ import {
   refusal,
   startManagementServer,
 } from "#tests/fakes/management-server.ts";
-import { endedWith, runCollector } from "#tests/support/collector-command.ts";
-import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { loadConfig } from "../config/load-config.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
 

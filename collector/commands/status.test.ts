@@ -2,8 +2,11 @@ import { stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { runCollector } from "#tests/support/collector-command.ts";
-import { createRunningCollector, type RunningCollector } from "#tests/support/running-collector.ts";
+import { runCollector } from "#tests/collector/support/collector-command.ts";
+import {
+  createRunningCollector,
+  type RunningCollector,
+} from "#tests/collector/support/running-collector.ts";
 import { CollectorStatus } from "../status/fetch-status.ts";
 import { describeStatus } from "./status.ts";
 

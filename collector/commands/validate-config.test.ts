@@ -1,8 +1,8 @@
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { expect, it } from "vitest";
-import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
-import { canHangMount, hangMount } from "#tests/support/hung-mount.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/collector/support/enrolled-host.ts";
+import { canHangMount, hangMount } from "#tests/collector/support/hung-mount.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { startProgram } from "#tests/support/program.ts";
 

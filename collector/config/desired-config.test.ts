@@ -3,14 +3,14 @@ import { mkdir, readdir, readFile, rename, rmdir, writeFile } from "node:fs/prom
 import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { configHash } from "#proto/collector-config/hash.ts";
-import { createTestClock } from "#tests/fakes/clock.ts";
-import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
-import { refusal } from "#tests/fakes/management-server.ts";
 import {
   createRunningCollector,
   heartbeatAnswer,
   type RunningCollector,
-} from "#tests/support/running-collector.ts";
+} from "#tests/collector/support/running-collector.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { refusal } from "#tests/fakes/management-server.ts";
 import { openDesiredConfigs } from "./desired-config.ts";
 import { resumePendingConfig } from "./desired-state.ts";
 import { isUsable, loadConfig } from "./load-config.ts";

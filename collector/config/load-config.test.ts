@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { systemEntropy } from "#kit/entropy.ts";
 import { caChannels } from "#proto/management/ca-bundle.ts";
 import { createTestKey, type TestName } from "#scripts/lab/ca/test-pki.ts";
-import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/collector/support/enrolled-host.ts";
 import { replaceAuthorities, writeStoredBundle } from "../identity/take-bundle.ts";
 import { isUsable, loadConfig } from "./load-config.ts";
 

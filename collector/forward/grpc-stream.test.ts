@@ -19,7 +19,7 @@ import { createGrpcMessageReader, frameGrpcMessages } from "#proto/grpc-framing.
 import { GrpcError, grpcStatusHeaders } from "#proto/grpc-status.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { eventually } from "#tests/support/eventually.ts";
-import { frameTypes, http2Frame } from "#tests/support/raw-http2.ts";
+import { frameTypes, http2Frame } from "#tests/support/ingest/raw-http2.ts";
 import { createCompressor } from "./compressor.ts";
 import { type GrpcCall, type GrpcConnectionOptions, openGrpcConnection } from "./grpc-stream.ts";
 

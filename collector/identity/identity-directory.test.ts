@@ -9,7 +9,7 @@ import {
   type TestKey,
   x509,
 } from "#scripts/lab/ca/test-pki.ts";
-import { createEnrolledHost } from "#tests/support/enrolled-host.ts";
+import { createEnrolledHost } from "#tests/collector/support/enrolled-host.ts";
 import { loadConfig } from "../config/load-config.ts";
 import { type FileSystem, systemFiles } from "../files/private-files.ts";
 import { type IdentityDirectory, openIdentityDirectory } from "./identity-directory.ts";

@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
 import { rfc3339 } from "#kit/clock.ts";
+import { closeAccounts, refusalsOf } from "#tests/collector/support/queue-accounts.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { createDisk, openDiskStore } from "#tests/simulation/disk.ts";
 import { withMembers } from "#tests/simulation/with-members.ts";
 import { addTexts, testRecord } from "#tests/support/queue.ts";
-import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
 import { createQueue } from "./queue.ts";
 
 const openOnDisk = (disk = createDisk(), onStoreClosed: () => void = () => undefined) => {

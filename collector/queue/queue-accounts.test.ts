@@ -4,16 +4,16 @@ import { DatabaseSync } from "node:sqlite";
 import { beforeEach, expect, it } from "vitest";
 import { hourMs } from "#kit/clock.ts";
 import type { AccountBody } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
-import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { testRecord } from "#tests/support/queue.ts";
 import {
   closeAccounts,
   refusalsOf,
   testSigner as signer,
   takeAccounts,
-} from "#tests/support/queue-accounts.ts";
-import { setUpQueues } from "#tests/support/queue-folder.ts";
+} from "#tests/collector/support/queue-accounts.ts";
+import { setUpQueues } from "#tests/collector/support/queue-folder.ts";
+import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { testRecord } from "#tests/support/queue.ts";
 import { addFileGaps, fileGapSource } from "./file-gaps.ts";
 import type { Queue } from "./queue.ts";
 

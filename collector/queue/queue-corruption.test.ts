@@ -15,11 +15,11 @@ import {
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, it } from "vitest";
+import { takeAccounts, testSigner } from "#tests/collector/support/queue-accounts.ts";
+import { setUpQueues } from "#tests/collector/support/queue-folder.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { addTexts, readAll, testRecord as record } from "#tests/support/queue.ts";
-import { takeAccounts, testSigner } from "#tests/support/queue-accounts.ts";
-import { setUpQueues } from "#tests/support/queue-folder.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 import { readQueueStats } from "./stats.ts";
 

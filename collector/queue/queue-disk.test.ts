@@ -4,11 +4,11 @@ import { mkdtempSync, readdirSync, rmSync, unlinkSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { closeAccounts } from "#tests/collector/support/queue-accounts.ts";
+import { setUpQueues } from "#tests/collector/support/queue-folder.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
-import { canMount, hasStrace } from "#tests/support/failing-reads.ts";
+import { canMount, hasStrace } from "#tests/support/database/failing-reads.ts";
 import { addTexts, openTestQueue, readAll, testRecord as record } from "#tests/support/queue.ts";
-import { closeAccounts } from "#tests/support/queue-accounts.ts";
-import { setUpQueues } from "#tests/support/queue-folder.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 
 const texts = (queue: Queue) =>

@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { beforeEach, describe, expect, it } from "vitest";
+import { setUpQueues } from "#tests/collector/support/queue-folder.ts";
 import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
 import { addTexts, readAll, testRecord as record } from "#tests/support/queue.ts";
-import { setUpQueues } from "#tests/support/queue-folder.ts";
 import type { Queue } from "./queue.ts";
 import { readQueueStats } from "./stats.ts";
 

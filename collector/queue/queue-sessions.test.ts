@@ -1,8 +1,8 @@
 import { cpSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { setUpQueues } from "#tests/collector/support/queue-folder.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { readAll, testRecord } from "#tests/support/queue.ts";
-import { setUpQueues } from "#tests/support/queue-folder.ts";
 import type { Queue } from "./queue.ts";
 
 const host = "spiffe://fleet.test/host-1";

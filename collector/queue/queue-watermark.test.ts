@@ -11,10 +11,10 @@ import {
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
+import { setUpQueues } from "#tests/collector/support/queue-folder.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { failReads, hasStrace } from "#tests/support/failing-reads.ts";
+import { failReads, hasStrace } from "#tests/support/database/failing-reads.ts";
 import { addTexts, readAll, testRecord as record } from "#tests/support/queue.ts";
-import { setUpQueues } from "#tests/support/queue-folder.ts";
 import { QueueUnreadableError } from "./errors.ts";
 import { readQueueStats } from "./stats.ts";
 

@@ -2,10 +2,10 @@ import { spawnSync } from "node:child_process";
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
+import { setUpQueues } from "#tests/collector/support/queue-folder.ts";
 import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { addTexts, readAll, testRecord as record } from "#tests/support/queue.ts";
-import { setUpQueues } from "#tests/support/queue-folder.ts";
 import { QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import type { Queue } from "./queue.ts";
 

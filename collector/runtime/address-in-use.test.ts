@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
 import { findPorts } from "#scripts/ports.ts";
-import { createRunningCollector } from "#tests/support/running-collector.ts";
+import { createRunningCollector } from "#tests/collector/support/running-collector.ts";
 import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
 
 const occupy = async (port: number | undefined) => {

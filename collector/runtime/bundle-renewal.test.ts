@@ -5,16 +5,16 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { hourMs } from "#kit/clock.ts";
 import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import { createTestCa, type TestCa, x509 } from "#scripts/lab/ca/test-pki.ts";
-import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
-import { createTestLog } from "#tests/fakes/log.ts";
-import { refusal } from "#tests/fakes/management-server.ts";
-import { endedWith, runCollector } from "#tests/support/collector-command.ts";
-import { newFolder } from "#tests/support/new-folder.ts";
+import { endedWith, runCollector } from "#tests/collector/support/collector-command.ts";
 import {
   createRunningCollector,
   heartbeatAnswer,
   type RunningCollector,
-} from "#tests/support/running-collector.ts";
+} from "#tests/collector/support/running-collector.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { refusal } from "#tests/fakes/management-server.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import { createBundleRenewal } from "./bundle-renewal.ts";
 

@@ -1,8 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { runCollector } from "#tests/support/collector-command.ts";
-import { createRunningCollector, type RunningCollector } from "#tests/support/running-collector.ts";
+import { runCollector } from "#tests/collector/support/collector-command.ts";
+import {
+  createRunningCollector,
+  type RunningCollector,
+} from "#tests/collector/support/running-collector.ts";
 
 let running: RunningCollector;
 beforeEach(async () => {

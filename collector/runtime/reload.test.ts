@@ -6,16 +6,16 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import type { SourceConfig } from "#proto/collector-config/parse.ts";
 import { encodePem } from "#proto/pem.ts";
-import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
-import { peerError } from "#tests/fakes/ingest-peer.ts";
-import { issueFor, type ManagementCall, refusal } from "#tests/fakes/management-server.ts";
-import { runCollector } from "#tests/support/collector-command.ts";
-import { eventually } from "#tests/support/eventually.ts";
+import { runCollector } from "#tests/collector/support/collector-command.ts";
 import {
   createRunningCollector,
   heartbeatAnswer,
   type RunningCollector,
-} from "#tests/support/running-collector.ts";
+} from "#tests/collector/support/running-collector.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { peerError } from "#tests/fakes/ingest-peer.ts";
+import { issueFor, type ManagementCall, refusal } from "#tests/fakes/management-server.ts";
+import { eventually } from "#tests/support/eventually.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import type { SourceDependencies } from "../sources/source.ts";
 

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from "vitest";
-import { runCollector } from "#tests/support/collector-command.ts";
-import { createRunningCollector } from "#tests/support/running-collector.ts";
+import { runCollector } from "#tests/collector/support/collector-command.ts";
+import { createRunningCollector } from "#tests/collector/support/running-collector.ts";
 import type { SourceWarning } from "../sources/source.ts";
 
 const warning = (path: string, level: SourceWarning["level"] = "warning"): SourceWarning => ({

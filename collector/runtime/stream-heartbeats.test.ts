@@ -3,7 +3,7 @@ import {
   createRunningCollector,
   heartbeatAnswer,
   type RunningCollector,
-} from "#tests/support/running-collector.ts";
+} from "#tests/collector/support/running-collector.ts";
 
 let running: RunningCollector;
 beforeEach(async () => {

@@ -2,8 +2,8 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { canMount } from "#tests/support/failing-reads.ts";
-import { createRunningCollector } from "#tests/support/running-collector.ts";
+import { createRunningCollector } from "#tests/collector/support/running-collector.ts";
+import { canMount } from "#tests/support/database/failing-reads.ts";
 import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
 
 /** A collector whose queue is on a file system of its own, which can be full or read-only. */

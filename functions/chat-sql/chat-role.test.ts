@@ -1,6 +1,6 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { Secret } from "#kit/secret.ts";
-import { startRoleServer, urlFor } from "#tests/support/role-server.ts";
+import { startRoleServer, urlFor } from "#tests/support/database/role-server.ts";
 
 const { server, createRoles, create, tools, stop } = await startRoleServer();
 afterAll(stop);

@@ -7,9 +7,9 @@ import {
   endlessStatement,
   hostileStatements,
   refusedByParserOnly,
-} from "#tests/support/hostile-statements.ts";
+} from "#tests/support/chat/hostile-statements.ts";
+import { emptyFleetRules } from "#tests/support/database/role-server.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
-import { emptyFleetRules } from "#tests/support/role-server.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database/database.ts";
 import { migrate } from "../store/database/migrate.ts";

@@ -1,7 +1,11 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { Secret } from "#kit/secret.ts";
-import { type RoleConnection, startRoleServer, urlFor } from "#tests/support/role-server.ts";
+import {
+  type RoleConnection,
+  startRoleServer,
+  urlFor,
+} from "#tests/support/database/role-server.ts";
 
 const { admin, createRoles, connect, create, tools, stop } = await startRoleServer();
 afterAll(stop);

@@ -4,9 +4,9 @@ import { describe, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { KeyValueSchema } from "#proto/gen/opentelemetry/proto/common/v1/common_pb.js";
 import { ResourceSchema } from "#proto/gen/opentelemetry/proto/resource/v1/resource_pb.js";
+import { spansOf, traceRequest } from "#tests/collector/support/otlp.ts";
+import { logRecordsOf } from "#tests/support/ingest/otlp-backend.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
-import { spansOf, traceRequest } from "#tests/support/otlp.ts";
-import { logRecordsOf } from "#tests/support/otlp-backend.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import {
   attestResources,

@@ -2,7 +2,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
-import { restoreBaseBackup, takeBaseBackup } from "#tests/support/base-backup.ts";
+import { restoreBaseBackup, takeBaseBackup } from "#tests/support/database/base-backup.ts";
 import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { openDatabaseSocket } from "../node/database/database-servers.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";

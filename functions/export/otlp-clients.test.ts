@@ -7,7 +7,7 @@ import { StatusSchema } from "#proto/gen/google/rpc/status_pb.js";
 import { ExportLogsServiceResponseSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { issueBenchCredentials } from "#scripts/bench/support/collector-files.ts";
 import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
-import { type OtlpBackend, startOtlpBackend } from "#tests/support/otlp-backend.ts";
+import { type OtlpBackend, startOtlpBackend } from "#tests/support/ingest/otlp-backend.ts";
 import type { OtlpClientOptions } from "./otlp-client.ts";
 import { createOtlpGrpcClient } from "./otlp-grpc.ts";
 import { createOtlpHttpClient } from "./otlp-http.ts";

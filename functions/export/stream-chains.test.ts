@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
-import { streamSettings } from "#tests/support/nats-sink.ts";
+import { streamSettings } from "#tests/support/ingest/nats-sink.ts";
 import { openStreamStore } from "#tests/support/stored-envelopes.ts";
 import { createStreamChains } from "./stream-chains.ts";
 import { type StreamMessage, storedMessage } from "./stream-pulls.ts";

@@ -5,7 +5,7 @@ import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
-import { streamSettings } from "#tests/support/nats-sink.ts";
+import { streamSettings } from "#tests/support/ingest/nats-sink.ts";
 import {
   type EnvelopeStore,
   openStreamStore,

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import type { ScriptedReply } from "#tests/fakes/model-provider.ts";
-import { causeOf, failureOf, setUpProvider, textOf } from "#tests/support/provider-model.ts";
+import { causeOf, failureOf, setUpProvider, textOf } from "#tests/support/chat/provider-model.ts";
 
 const later = (after: string) => ({ status: 429, headers: { "Retry-After": after } });
 type Provided = Awaited<ReturnType<typeof setUpProvider>>;

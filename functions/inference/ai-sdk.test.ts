@@ -3,7 +3,7 @@ import { Secret } from "#kit/secret.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { causeOf, failureOf, setUpProvider, textOf } from "#tests/support/provider-model.ts";
+import { causeOf, failureOf, setUpProvider, textOf } from "#tests/support/chat/provider-model.ts";
 import { Problem } from "../problems.ts";
 import { createInference } from "./create-inference.ts";
 import type { InferenceMessage } from "./inference.ts";

@@ -8,14 +8,14 @@ import {
   EnvelopesSchema,
   FrameSchema,
 } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
-import { runsOf } from "#tests/support/is-slow.ts";
 import {
   describeFrame,
   sentFrames,
   sentIdentity,
   sentLimits,
   sentQueue,
-} from "#tests/support/sent-frames.ts";
+} from "#tests/support/ingest/sent-frames.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { Problem } from "../problems.ts";
 import { examineBlock } from "./examine-block.ts";

@@ -16,7 +16,6 @@ import {
 } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
-import { isSlow, runsOf } from "#tests/support/is-slow.ts";
 import {
   ingestSteps,
   makeEnvelope,
@@ -24,7 +23,8 @@ import {
   rowLimits,
   type Sending,
   type StoredRow,
-} from "#tests/support/row-queues.ts";
+} from "#tests/support/ingest/row-queues.ts";
+import { isSlow, runsOf } from "#tests/support/is-slow.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { readStoredBlock } from "../store/ingest/stored-envelope.ts";
 import { examineSent } from "./examine-block.ts";

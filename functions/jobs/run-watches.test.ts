@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { beforeEach, expect, it } from "vitest";
-import { createWatchLab } from "#tests/support/watches.ts";
+import { createWatchLab } from "#tests/support/fleet/watches.ts";
 import { evaluateWatches } from "../domain/watch/run-watches.ts";
 
 const lab = await createWatchLab();

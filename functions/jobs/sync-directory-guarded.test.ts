@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { adminGroup, type LabUser, usualDirectory } from "#scripts/lab/directory-people.ts";
 import { people } from "#scripts/lab/people.ts";
-import { crowd, setUpDirectorySync } from "#tests/support/set-up-directory-sync.ts";
+import { crowd, setUpDirectorySync } from "#tests/support/access/set-up-directory-sync.ts";
 
 const fixture = await setUpDirectorySync();
 const { directory, events, peopleInDatabase, status, stored, sync } = fixture;

@@ -8,7 +8,7 @@ import {
   usualDirectory,
 } from "#scripts/lab/directory-people.ts";
 import { people } from "#scripts/lab/people.ts";
-import { crowd, setUpDirectorySync } from "#tests/support/set-up-directory-sync.ts";
+import { crowd, setUpDirectorySync } from "#tests/support/access/set-up-directory-sync.ts";
 import { holdAccess } from "../domain/directory/restored.ts";
 import { correctTimes } from "./core-jobs.ts";
 

@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { beforeAll, expect, it } from "vitest";
-import { runsOf } from "#tests/support/is-slow.ts";
 import {
   createTestReceiptKey,
   signChain,
   type TestEntry,
   type TestReceiptKey,
-} from "#tests/support/receipts.ts";
+} from "#tests/support/chat/receipts.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
 import type { ReceiptFile } from "./receipt.ts";
 import { type ReceiptFaultKind, verifyReceipts } from "./verify-receipts.ts";
 

@@ -4,12 +4,12 @@ import { readFileSync } from "node:fs";
 import { appendFile, cp, mkdir, readdir, readFile, rm, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { writeImageArchive } from "#tests/support/image-archive.ts";
+import { writeImageArchive } from "#tests/support/deployment/image-archive.ts";
 import {
   type SampleBundle,
   sampleReleaseKey,
   writeSampleBundle,
-} from "#tests/support/mirror-bundle.ts";
+} from "#tests/support/deployment/mirror-bundle.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { readDocument } from "../docs-check/read-document.ts";
 import { findProgram } from "../images/container-tools.ts";

@@ -14,12 +14,12 @@ import {
 } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { writeImageArchive } from "#tests/support/image-archive.ts";
+import { writeImageArchive } from "#tests/support/deployment/image-archive.ts";
 import {
   type SampleBundle,
   sampleReleaseKey,
   writeSampleBundle,
-} from "#tests/support/mirror-bundle.ts";
+} from "#tests/support/deployment/mirror-bundle.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { writeChecksums } from "../release/write-release.ts";
 import { runManifestCommand } from "../release-manifest/command-line.ts";

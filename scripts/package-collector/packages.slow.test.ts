@@ -3,8 +3,8 @@ import { createHash } from "node:crypto";
 import { mkdir, readFile, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { openPackageRoot, whyNoRoot } from "#tests/collector/support/package-root.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { openPackageRoot, whyNoRoot } from "#tests/support/package-root.ts";
 import { findProgram } from "../images/container-tools.ts";
 import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import {

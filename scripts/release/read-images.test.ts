@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, expect, it } from "vitest";
-import { sampleImageDigest, writeImageArchive } from "#tests/support/image-archive.ts";
+import { sampleImageDigest, writeImageArchive } from "#tests/support/deployment/image-archive.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { readImages } from "./read-images.ts";
 

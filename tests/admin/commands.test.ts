@@ -13,8 +13,8 @@ import { describe, expect, it } from "vitest";
 import { createCoreReporter } from "#functions/ops/report-core.ts";
 import { insertCaBundle } from "#functions/store/system/ca-bundles.ts";
 import { dayMs, systemClock } from "#kit/clock.ts";
-import { failsWith, startTestAdmin } from "../support/admin.ts";
 import { enrollTestCollector, identityPrefix } from "../support/collector.ts";
+import { failsWith, startTestAdmin } from "./support/admin.ts";
 
 const { web, home, adminAt } = await startTestAdmin();
 /** An admin in a script: nobody answers questions. */

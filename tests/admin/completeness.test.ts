@@ -4,8 +4,8 @@ import { writeStatement } from "#functions/domain/completeness/write-statement.t
 import { hourMs } from "#kit/clock.ts";
 import { parseStatementFile } from "#proto/completeness/statement-file.ts";
 import { storeAccount } from "../support/accounts.ts";
-import { failsWith, startTestAdmin } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
+import { failsWith, startTestAdmin } from "./support/admin.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
 const { core, clock, db } = web.core;

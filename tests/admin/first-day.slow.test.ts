@@ -10,7 +10,7 @@ import { bundleUi } from "#scripts/bundle/bundle-ui.ts";
 import { readDocument } from "#scripts/docs-check/read-document.ts";
 import { launchBrowser } from "#scripts/lab/browser.ts";
 import { follow, press, see } from "#tests/support/web-in-browser.ts";
-import { runScript } from "../support/documented-block.ts";
+import { runScript } from "../documents/support/documented-block.ts";
 import { newFolder } from "../support/new-folder.ts";
 
 /*

@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
-import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
+import { startTestAdmin } from "./support/admin.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
 const admin = adminAt();

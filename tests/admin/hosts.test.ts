@@ -1,7 +1,7 @@
 import { beforeEach, expect, it } from "vitest";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, manage } from "../support/collector.ts";
+import { startTestAdmin } from "./support/admin.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
 const { clock } = web.core;

@@ -1,8 +1,8 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { createAdminUser, failsWith } from "../support/admin.ts";
 import { useTestWeb } from "../support/web.ts";
+import { createAdminUser, failsWith } from "./support/admin.ts";
 
 const ingest = {
   SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",

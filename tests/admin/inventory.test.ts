@@ -1,8 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, expect, it } from "vitest";
-import { failsWith, startTestAdmin } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
+import { failsWith, startTestAdmin } from "./support/admin.ts";
 
 const { web, home, signIn, adminAt } = await startTestAdmin();
 const { enroll } = await createTestToken(web.core);

@@ -3,10 +3,10 @@ import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { adminCommands } from "#admin/commands/index.ts";
-import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, identityPrefix } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { publishTestConfig, testConfigYaml } from "../support/rollout.ts";
+import { startTestAdmin } from "./support/admin.ts";
 
 const SVC_WATCH_RECEIVERS = `{web_url: "https://fleet.test", receivers: [{kind: webhook, name: hook, url: "https://hook.test", secret: "whsec_${"A".repeat(32)}"}]}`;
 const { web, home, adminAt } = await startTestAdmin({ core: { env: { SVC_WATCH_RECEIVERS } } });

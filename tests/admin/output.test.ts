@@ -6,9 +6,9 @@ import { jsonLine, printRecord, printRows } from "#admin/terminal/output.ts";
 import type { Terminal } from "#admin/terminal/terminal.ts";
 import packageJson from "#package.json" with { type: "json" };
 import { readRange, readTime } from "#proto/fleet-health/query-language/times.ts";
-import { failsWith, startTestAdmin } from "../support/admin.ts";
 import { createTestToken, identityPrefix } from "../support/collector.ts";
 import { publishTestConfig, testConfigYaml } from "../support/rollout.ts";
+import { failsWith, startTestAdmin } from "./support/admin.ts";
 
 const { web, home, signIn, adminAt } = await startTestAdmin();
 const { clock } = web.core;

@@ -1,9 +1,9 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { createAdminUser, failsWith } from "../support/admin.ts";
-import { createPlanTest, receiverSecret } from "../support/plan.ts";
 import { testConfigYaml } from "../support/rollout.ts";
+import { createAdminUser, failsWith } from "./support/admin.ts";
+import { createPlanTest, receiverSecret } from "./support/plan.ts";
 
 const test = await createPlanTest();
 const { admin, one, createFiles, run, countAuditEvents } = test;

@@ -2,9 +2,9 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { applyLeaseMs } from "#proto/applied-set/applied-set.ts";
 import type { ConfigList } from "#proto/fleet-health/config-report.ts";
 import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
-import { failsWith } from "../support/admin.ts";
-import { createPlanTest } from "../support/plan.ts";
 import { testConfigYaml } from "../support/rollout.ts";
+import { failsWith } from "./support/admin.ts";
+import { createPlanTest } from "./support/plan.ts";
 
 const test = await createPlanTest();
 const {

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { transformSync } from "esbuild";
 import { describe, expect, it } from "vitest";
 import { programEntries } from "#scripts/bundle/bundle-programs.ts";
-import { createAdminUser } from "../support/admin.ts";
 import { programFile } from "../support/program.ts";
 import { useTestWeb } from "../support/web.ts";
+import { createAdminUser } from "./support/admin.ts";
 
 const web = await useTestWeb();
 const user = createAdminUser();

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { advanceRollouts } from "#functions/jobs/core-jobs.ts";
 import type { Rollout } from "#proto/rollout/rollout.ts";
-import { type CommandLine, failsWith, startTestAdmin, wordsOf } from "../support/admin.ts";
 import { createRolloutLab, publishTestConfig } from "../support/rollout.ts";
+import { type CommandLine, failsWith, startTestAdmin, wordsOf } from "./support/admin.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
 const tick = () => advanceRollouts(web.core.core);

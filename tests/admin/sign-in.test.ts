@@ -2,8 +2,8 @@ import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "no
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
-import { createAdminUser, failsWith } from "../support/admin.ts";
 import { useTestWeb } from "../support/web.ts";
+import { createAdminUser, failsWith } from "./support/admin.ts";
 
 const web = await useTestWeb();
 const { origin } = web;

@@ -2,9 +2,9 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
 import { openEnvelopeStore } from "../support/stored-envelopes.ts";
+import { startTestAdmin } from "./support/admin.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
 const { enroll } = await createTestToken(web.core);

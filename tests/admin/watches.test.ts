@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type CommandLine, failsWith, startTestAdmin, wordsOf } from "../support/admin.ts";
+import { type CommandLine, failsWith, startTestAdmin, wordsOf } from "./support/admin.ts";
 
 const receivers = `web_url: https://fleet.test
 receivers:

@@ -5,11 +5,11 @@ import { afterAll, expect, it } from "vitest";
 import { advanceRollouts } from "#functions/jobs/core-jobs.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import { createAdminUser, failsWith } from "../support/admin.ts";
+import { coreAudience, startKubernetesIssuer } from "../support/access/kubernetes-issuer.ts";
+import { startTokenIssuer } from "../support/access/token-issuer.ts";
 import { createTestToken, manage } from "../support/collector.ts";
-import { coreAudience, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
-import { startTokenIssuer } from "../support/token-issuer.ts";
 import { useTestWeb } from "../support/web.ts";
+import { createAdminUser, failsWith } from "./support/admin.ts";
 
 const platform = await startTokenIssuer({ alg: "RS256" });
 const cluster = await startKubernetesIssuer();

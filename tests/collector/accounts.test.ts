@@ -7,7 +7,7 @@ import {
   appendTexts as append,
   startAccountingHost,
   numberedTexts as texts,
-} from "../support/accounting-host.ts";
+} from "./support/accounting-host.ts";
 
 /* The accounts of a collector's queue against core's real listener and database. */
 

@@ -15,11 +15,11 @@ import {
 } from "#scripts/lab/ca/test-pki.ts";
 import { clientCertificateHeader } from "#scripts/lab/core-process.ts";
 import { startEdge } from "#scripts/lab/edge.ts";
+import { createTestLab } from "../support/deployment/lab.ts";
 import { eventually } from "../support/eventually.ts";
-import type { HostProgram } from "../support/host-program.ts";
-import { createTestLab } from "../support/lab.ts";
 import { whenDone } from "../support/new-folder.ts";
 import { findStored } from "../support/stored-envelopes.ts";
+import type { HostProgram } from "./support/host-program.ts";
 
 /* docs/rotate.md with the real programs: the roots of both channels are renewed from core, while collectors forward lines. */
 

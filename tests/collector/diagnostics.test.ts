@@ -2,8 +2,8 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
+import { createTestLab, labSecret } from "../support/deployment/lab.ts";
 import { eventually } from "../support/eventually.ts";
-import { createTestLab, labSecret } from "../support/lab.ts";
 
 /* A host on one core, and an admin on another, with the real programs: what only the database carries from one to the other. */
 const { dir, sql, startCore, startEdge, writeToken, createHost } = await createTestLab();

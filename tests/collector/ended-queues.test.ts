@@ -11,16 +11,16 @@ import { systemEntropy } from "#kit/entropy.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
 import { createTestCollectorEnv } from "../fakes/collector-env.ts";
 import { createTestLog } from "../fakes/log.ts";
+import { eventually } from "../support/eventually.ts";
+import { openTestQueue } from "../support/queue.ts";
 import {
   accountingHost,
   appendTexts,
   numberedTexts,
   startAccountingHost,
-} from "../support/accounting-host.ts";
-import { runCollector } from "../support/collector-command.ts";
-import { createEnrolledHost } from "../support/enrolled-host.ts";
-import { eventually } from "../support/eventually.ts";
-import { openTestQueue } from "../support/queue.ts";
+} from "./support/accounting-host.ts";
+import { runCollector } from "./support/collector-command.ts";
+import { createEnrolledHost } from "./support/enrolled-host.ts";
 
 /* How the queues of a collector end, against core's real listener and database. */
 

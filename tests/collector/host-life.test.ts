@@ -2,7 +2,7 @@ import { appendFile, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { parseDocument } from "yaml";
-import { createTestLab } from "../support/lab.ts";
+import { createTestLab } from "../support/deployment/lab.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 

@@ -17,18 +17,18 @@ import { createInProcessCore } from "#scripts/lab/in-process-core.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import type { TestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
+import { exportThrough } from "../support/accounts.ts";
+import { eventually } from "../support/eventually.ts";
+import { startOtlpBackend } from "../support/ingest/otlp-backend.ts";
+import { startProgram, stopProgram } from "../support/program.ts";
 import {
   accountingHost,
   appendTexts,
   numberedTexts,
   startAccountingHost,
-} from "../support/accounting-host.ts";
-import { exportThrough } from "../support/accounts.ts";
-import { eventually } from "../support/eventually.ts";
-import { createTestFiles, settle } from "../support/file-source.ts";
-import { traceRequest } from "../support/otlp.ts";
-import { startOtlpBackend } from "../support/otlp-backend.ts";
-import { startProgram, stopProgram } from "../support/program.ts";
+} from "./support/accounting-host.ts";
+import { createTestFiles, settle } from "./support/file-source.ts";
+import { traceRequest } from "./support/otlp.ts";
 
 /* Each state of a host's hour, from a real queue over core's real listener and database to the statement. */
 

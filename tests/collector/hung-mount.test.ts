@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { createTestLab } from "../support/deployment/lab.ts";
 import { eventually } from "../support/eventually.ts";
-import { canHangMount, hangMount } from "../support/hung-mount.ts";
-import { createTestLab } from "../support/lab.ts";
 import { findStored } from "../support/stored-envelopes.ts";
+import { canHangMount, hangMount } from "./support/hung-mount.ts";
 
 it.skipIf(!canHangMount())(
   "F4: a mount that hangs holds neither start nor stop nor other files, and core receives its name (needs root and FUSE)",

@@ -12,10 +12,10 @@ import {
   serverExtensions,
   testNames,
 } from "#scripts/lab/ca/test-pki.ts";
+import { createTestLab } from "../support/deployment/lab.ts";
 import { eventually } from "../support/eventually.ts";
-import type { HostProgram } from "../support/host-program.ts";
-import { createTestLab } from "../support/lab.ts";
 import { findStored } from "../support/stored-envelopes.ts";
+import type { HostProgram } from "./support/host-program.ts";
 
 /* docs/rotate.md with the real programs, while two collectors forward lines. The tests build on each other, in order. */
 

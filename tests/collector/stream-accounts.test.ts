@@ -7,14 +7,19 @@ import { endAbandonedQueues, listQueues } from "#functions/store/ingest/queues.t
 import { hourMs } from "#kit/clock.ts";
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
+import { eventually } from "../support/eventually.ts";
+import {
+  natsSinkOn,
+  type Publish,
+  readStream,
+  streamSettings,
+} from "../support/ingest/nats-sink.ts";
 import {
   accountingHost,
   appendTexts as append,
   startAccountingHost,
   numberedTexts as texts,
-} from "../support/accounting-host.ts";
-import { eventually } from "../support/eventually.ts";
-import { natsSinkOn, type Publish, readStream, streamSettings } from "../support/nats-sink.ts";
+} from "./support/accounting-host.ts";
 
 /* The accounts of a collector whose envelopes a JetStream stream stores, which shares no transaction with them. */
 

@@ -5,7 +5,7 @@ import { parseEnv } from "node:util";
 import { expect, it } from "vitest";
 import { programNames } from "#scripts/bundle/bundle-programs.ts";
 import { parseWebConfig } from "#ui/bff/config.ts";
-import { blockOf } from "../support/documented-block.ts";
+import { blockOf } from "../documents/support/documented-block.ts";
 import { newFolder } from "../support/new-folder.ts";
 
 /* The units of docs/install.md. That of the collector is tested with its package. */

@@ -3,8 +3,8 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { startConnectProxy } from "../fakes/connect-proxy.ts";
+import { createTestLab } from "../support/deployment/lab.ts";
 import { eventually } from "../support/eventually.ts";
-import { createTestLab } from "../support/lab.ts";
 import { type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 

@@ -9,11 +9,11 @@ import type { Tracer } from "#kit/tracing/tracer.ts";
 import { createTestCollectorEnv } from "../fakes/collector-env.ts";
 import { peerError } from "../fakes/ingest-peer.ts";
 import { createTestLog } from "../fakes/log.ts";
-import { runCollector } from "../support/collector-command.ts";
 import { newFolder } from "../support/new-folder.ts";
-import { exportByGrpc, traceRequest } from "../support/otlp.ts";
-import { createRunningCollector } from "../support/running-collector.ts";
-import { type SpanReceiver, startSpanReceiver } from "../support/span-receiver.ts";
+import { runCollector } from "./support/collector-command.ts";
+import { exportByGrpc, traceRequest } from "./support/otlp.ts";
+import { createRunningCollector } from "./support/running-collector.ts";
+import { type SpanReceiver, startSpanReceiver } from "./support/span-receiver.ts";
 
 /* What a traced collector records, as a receiver of OTLP sees it (docs/traces.md). */
 

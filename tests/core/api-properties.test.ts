@@ -13,6 +13,7 @@ import type { ProofPurpose } from "#proto/management/proof.ts";
 import { dereference } from "#scripts/generate/dereference.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { startTokenIssuer } from "../support/access/token-issuer.ts";
 import {
   type JsonSchema,
   type KnownValues,
@@ -24,7 +25,6 @@ import { createTestToken, identityPrefix, manage, withProof } from "../support/c
 import { undocumented } from "../support/conformance.ts";
 import { useTestCore } from "../support/core.ts";
 import { isSlow } from "../support/is-slow.ts";
-import { startTokenIssuer } from "../support/token-issuer.ts";
 
 /*
  * Random requests, valid and not, made of the schemas of the API's document: every response is one that the document

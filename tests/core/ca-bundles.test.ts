@@ -7,7 +7,7 @@ import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import type { SystemReport } from "#proto/system/report.ts";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
-import { createTestLab } from "../support/lab.ts";
+import { createTestLab } from "../support/deployment/lab.ts";
 
 /* Cores as processes whose files of CA bundles change. */
 

@@ -18,8 +18,8 @@ import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { collectorOf, identityPrefix, withProof } from "../support/collector.ts";
+import { createTestLab, labSecret } from "../support/deployment/lab.ts";
 import { isSlow } from "../support/is-slow.ts";
-import { createTestLab, labSecret } from "../support/lab.ts";
 
 /* The generated client against a core process, over HTTP. */
 const execute = promisify(execFile);

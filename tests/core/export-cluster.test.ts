@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { texts, within } from "../support/exported-program.ts";
-import { streamSettings } from "../support/nats-sink.ts";
-import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
+import { texts, within } from "../support/deployment/exported-program.ts";
+import { streamSettings } from "../support/ingest/nats-sink.ts";
+import { type OtlpBackend, startOtlpBackend } from "../support/ingest/otlp-backend.ts";
 import { type Program, startProgram } from "../support/program.ts";
 import { type EnvelopeStore, openStreamStore } from "../support/stored-envelopes.ts";
 

@@ -18,8 +18,8 @@ import {
 } from "#scripts/bench/support/processes.ts";
 import { findPorts } from "#scripts/ports.ts";
 import { type TestDatabase, useTestDatabase } from "../support/database.ts";
+import { type OtlpBackend, startOtlpBackend } from "../support/ingest/otlp-backend.ts";
 import { newFolder } from "../support/new-folder.ts";
-import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
 import { type Program, startProgram } from "../support/program.ts";
 import { openEnvelopeStore } from "../support/stored-envelopes.ts";
 

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
 import { startTcpProxy } from "../fakes/tcp-proxy.ts";
 import { type TestDatabase, useTestDatabase } from "../support/database.ts";
-import { createExports, texts, within } from "../support/exported-program.ts";
-import type { OtlpBackend } from "../support/otlp-backend.ts";
+import { createExports, texts, within } from "../support/deployment/exported-program.ts";
+import type { OtlpBackend } from "../support/ingest/otlp-backend.ts";
 import { logged, stopProgram } from "../support/program.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "../support/stored-envelopes.ts";
 

@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { type TestDatabase, useTestDatabase } from "../support/database.ts";
-import { createExports, texts, within } from "../support/exported-program.ts";
-import { streamSettings } from "../support/nats-sink.ts";
-import type { OtlpBackend } from "../support/otlp-backend.ts";
+import { createExports, texts, within } from "../support/deployment/exported-program.ts";
+import { streamSettings } from "../support/ingest/nats-sink.ts";
+import type { OtlpBackend } from "../support/ingest/otlp-backend.ts";
 import { stopProgram } from "../support/program.ts";
 import { type EnvelopeStore, openStreamStore } from "../support/stored-envelopes.ts";
 

@@ -18,7 +18,7 @@ import {
 } from "#proto/fleet-health/vocabulary.ts";
 import { layOutExpiry } from "#ui/app/fleet/charts/layouts.ts";
 import { useTestCore } from "../support/core.ts";
-import { fleetDifferences } from "../support/fleet-differences.ts";
+import { fleetDifferences } from "../support/fleet/fleet-differences.ts";
 import { figuresOf, seededFilter } from "../support/fleet-figures.ts";
 
 const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });

@@ -6,8 +6,8 @@ import fc from "fast-check";
 import { afterAll, expect, it } from "vitest";
 import { encodePem } from "#proto/pem.ts";
 import { createTestCa, createTestKey, issueTestCertificate } from "#scripts/lab/ca/test-pki.ts";
+import { frameTypes, http2Frame } from "../support/ingest/raw-http2.ts";
 import { managementPath, startListeners } from "../support/listeners.ts";
-import { frameTypes, http2Frame } from "../support/raw-http2.ts";
 
 const runs = 10 * Number(process.env.SVC_FUZZ_RUNS ?? 20);
 const seed = Number(process.env.SVC_FUZZ_SEED ?? 20_261_128);

@@ -13,7 +13,7 @@ import {
   nightOptions,
   type RecordedNight,
   recordNight,
-} from "../support/recorded-night.ts";
+} from "../support/fleet/recorded-night.ts";
 import type { TestWeb } from "../support/web.ts";
 import { see, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 

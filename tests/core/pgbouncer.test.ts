@@ -26,16 +26,16 @@ import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
 } from "#scripts/postgres/embedded-postgres.ts";
-import { createHostProgram } from "../support/host-program.ts";
-import { isSlow } from "../support/is-slow.ts";
-import { newFolder } from "../support/new-folder.ts";
-import { startOtlpBackend } from "../support/otlp-backend.ts";
+import { createHostProgram } from "../collector/support/host-program.ts";
 import {
   canStartPgBouncer,
   type PoolMode,
   type RunningPgBouncer,
   startPgBouncer,
-} from "../support/pgbouncer.ts";
+} from "../support/database/pgbouncer.ts";
+import { startOtlpBackend } from "../support/ingest/otlp-backend.ts";
+import { isSlow } from "../support/is-slow.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 

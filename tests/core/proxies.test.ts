@@ -16,6 +16,7 @@ import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createOperatorApi, type OperatorApi } from "#scripts/lab/operator-api.ts";
 import { seedPeople } from "#scripts/lab/people.ts";
 import { findPorts } from "#scripts/ports.ts";
+import { createHostProgram } from "../collector/support/host-program.ts";
 import {
   enrollTestCollector,
   identityPrefix,
@@ -24,7 +25,6 @@ import {
 } from "../support/collector.ts";
 import type { Api } from "../support/core.ts";
 import { useTestDatabase } from "../support/database.ts";
-import { createHostProgram } from "../support/host-program.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { startCore, stopProgram } from "../support/program.ts";

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createTestDatabase } from "../support/database.ts";
-import { createTestLab } from "../support/lab.ts";
+import { createTestLab } from "../support/deployment/lab.ts";
 import { whenDone } from "../support/new-folder.ts";
 import { startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";

@@ -4,9 +4,9 @@ import { systemClock } from "#kit/clock.ts";
 import { Secret } from "#kit/secret.ts";
 import { createTracer } from "#kit/tracing/create-tracer.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
+import { type SpanReceiver, startSpanReceiver } from "../collector/support/span-receiver.ts";
 import { createTestCore } from "../support/core.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type SpanReceiver, startSpanReceiver } from "../support/span-receiver.ts";
 import { startTestWeb } from "../support/web.ts";
 
 /* From web's request over core's to the statement in PostgreSQL, as a receiver of OTLP sees them (docs/traces.md). */

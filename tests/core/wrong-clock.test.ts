@@ -5,9 +5,9 @@ import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { issueClient } from "#scripts/lab/ca/issue-client.ts";
 import { useTestDatabase } from "../support/database.ts";
+import { createTestLab } from "../support/deployment/lab.ts";
 import { frame, newQueue, testHost } from "../support/frames.ts";
 import { connectForeign, submit } from "../support/grpc-client.ts";
-import { createTestLab } from "../support/lab.ts";
 
 /* A core as a process on a machine whose clock is wrong. */
 

@@ -7,10 +7,10 @@ import { parse, stringify } from "yaml";
 import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
-import { type AlertScenario, alertScenarios, one, type Series, up } from "../support/alerts.ts";
-import { createTestLab } from "../support/lab.ts";
+import { createTestLab } from "../support/deployment/lab.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { logged, startProgram, stopProgram } from "../support/program.ts";
+import { type AlertScenario, alertScenarios, one, type Series, up } from "./support/alerts.ts";
 
 /* docs/deploy/monitoring: the alerts fire when they should, and name metrics that a real core reports. */
 

@@ -9,8 +9,8 @@ import { people, seedPeople, testTenantId } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { createBlockRunner } from "../support/documented-block.ts";
 import { startProgram } from "../support/program.ts";
+import { createBlockRunner } from "./support/documented-block.ts";
 
 /** Tools and server of one version, as a distribution delivers them; the embedded one has no tools. */
 const bin = globSync("/usr/lib/postgresql/*/bin").sort().at(-1);

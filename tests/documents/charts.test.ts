@@ -13,7 +13,7 @@ import {
   podOf,
   readManifests,
   unknownKeys,
-} from "../support/kubernetes-manifests.ts";
+} from "./support/kubernetes-manifests.ts";
 
 const charts = "docs/deploy/charts";
 const helm = (...args: string[]) => spawnSync("helm", args, { encoding: "utf8" });

@@ -10,10 +10,10 @@ import { expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { createLabPki } from "#scripts/lab/ca/pki.ts";
 import { createTestCa, createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
-import { blockOf, createBlockRunner, replaceTexts } from "../support/documented-block.ts";
+import { createTestReceiptKey, signChain } from "../support/chat/receipts.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { programFile } from "../support/program.ts";
-import { createTestReceiptKey, signChain } from "../support/receipts.ts";
+import { blockOf, createBlockRunner, replaceTexts } from "./support/documented-block.ts";
 
 const dir = newFolder();
 const run = createBlockRunner(dir);

@@ -22,11 +22,12 @@ import { systemEntropy } from "#kit/entropy.ts";
 import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
 import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
 import { findPorts } from "#scripts/ports.ts";
+import {
+  type KubernetesIssuer,
+  startKubernetesIssuer,
+} from "../support/access/kubernetes-issuer.ts";
 import { enrollmentOf } from "../support/collector.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { replaceTexts } from "../support/documented-block.ts";
-import { type KubernetesIssuer, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
-import { containerOf, podOf, readManifests } from "../support/kubernetes-manifests.ts";
 import { newFolder } from "../support/new-folder.ts";
 import {
   logged,
@@ -35,6 +36,8 @@ import {
   startProgram,
   stopProgram,
 } from "../support/program.ts";
+import { replaceTexts } from "./support/documented-block.ts";
+import { containerOf, podOf, readManifests } from "./support/kubernetes-manifests.ts";
 
 const server = readManifests("docs/deploy/kubernetes");
 const corePod = podOf(server, "core");

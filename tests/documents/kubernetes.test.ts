@@ -9,7 +9,7 @@ import { enrollFlags } from "#collector/commands/enroll-options.ts";
 import { parseCoreConfig } from "#functions/config/core-config.ts";
 import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
 import { parseWebConfig } from "#ui/bff/config.ts";
-import { createBlockRunner } from "../support/documented-block.ts";
+import { createBlockRunner } from "./support/documented-block.ts";
 import {
   containerOf,
   type ManifestData,
@@ -17,7 +17,7 @@ import {
   readManifests,
   unknownKeys,
   validateManifest,
-} from "../support/kubernetes-manifests.ts";
+} from "./support/kubernetes-manifests.ts";
 
 const root = new URL("../..", import.meta.url).pathname;
 const server = readManifests("docs/deploy/kubernetes");

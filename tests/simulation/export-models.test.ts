@@ -26,7 +26,7 @@ import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "#kit/clock.ts";
 import { useTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { startOtlpBackend } from "../support/otlp-backend.ts";
+import { startOtlpBackend } from "../support/ingest/otlp-backend.ts";
 import { testRun } from "../support/stored-envelopes.ts";
 import {
   answerOf,

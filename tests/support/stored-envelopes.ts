@@ -18,7 +18,7 @@ import { EnvelopeSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { RunningNats } from "#scripts/lab/nats-servers.ts";
 import { createTestLog } from "../fakes/log.ts";
 import type { TestDatabase } from "./database.ts";
-import { natsSinkOn } from "./nats-sink.ts";
+import { natsSinkOn } from "./ingest/nats-sink.ts";
 
 /** An envelope, or a part of one. */
 export type EnvelopeInit = MessageInitShape<typeof EnvelopeSchema>;

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { people } from "#scripts/lab/people.ts";
 import { axeViolationsOf } from "#tests/support/ui-states.ts";
-import { type AdminUser, createAdminUser, failsWith } from "../support/admin.ts";
+import { type AdminUser, createAdminUser, failsWith } from "../admin/support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { type TestWeb, useTestWeb } from "../support/web.ts";

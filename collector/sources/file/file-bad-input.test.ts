@@ -13,7 +13,7 @@ import {
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { beforeEach, describe, expect, it } from "vitest";
-import { lines } from "#tests/support/file-source.ts";
+import { lines } from "#tests/collector/support/file-source.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 
 const tailer = join(import.meta.dirname, "../../../tests/slow/queue-crash/tailer.ts");

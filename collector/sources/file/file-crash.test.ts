@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { expect, it } from "vitest";
-import { lines } from "#tests/support/file-source.ts";
+import { lines } from "#tests/collector/support/file-source.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { openTestQueue, readAll } from "#tests/support/queue.ts";
 

@@ -7,8 +7,8 @@ import {
   writeFileSync,
 } from "node:fs";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createTestFiles, inOrder, lines, settle } from "#tests/collector/support/file-source.ts";
 import { eventually } from "#tests/support/eventually.ts";
-import { createTestFiles, inOrder, lines, settle } from "#tests/support/file-source.ts";
 
 let files: ReturnType<typeof createTestFiles>;
 

@@ -8,8 +8,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createTestFiles, lines, settle } from "#tests/collector/support/file-source.ts";
 import { eventually } from "#tests/support/eventually.ts";
-import { createTestFiles, lines, settle } from "#tests/support/file-source.ts";
 
 let files: ReturnType<typeof createTestFiles>;
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createMemoryTail } from "#tests/support/memory-tail.ts";
+import { createMemoryTail } from "#tests/collector/support/memory-tail.ts";
 import type { MultilineConfig } from "./multiline.ts";
 
 const traces: Readonly<Record<"java" | "python" | "go" | "dotnet", readonly string[]>> = {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { createMemoryTail } from "#tests/collector/support/memory-tail.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
-import { createMemoryTail } from "#tests/support/memory-tail.ts";
 import type { Encoding } from "./charset.ts";
 import { createMultiline, type MultilineConfig } from "./multiline.ts";
 

@@ -7,11 +7,11 @@ import { measureRecord } from "#collector/queue/envelope.ts";
 import type { QueueOptions } from "#collector/queue/queue.ts";
 import { systemClock } from "#kit/clock.ts";
 import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { closeAccounts, refusalsOf } from "#tests/collector/support/queue-accounts.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { openTestQueue, readAll, testRecord } from "#tests/support/queue.ts";
-import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
 import type { SourceDependencies } from "../source.ts";
 import {
   createHostMetricsSource,

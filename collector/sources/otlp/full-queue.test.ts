@@ -10,8 +10,13 @@ import { OTLPTraceExporter as GrpcExporter } from "@opentelemetry/exporter-trace
 import { OTLPTraceExporter as HttpExporter } from "@opentelemetry/exporter-trace-otlp-proto";
 import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
 import { expect, it, type TestContext } from "vitest";
+import {
+  exportByGrpc,
+  startTestOtlp,
+  type TestOtlp,
+  traceRequest,
+} from "#tests/collector/support/otlp.ts";
 import { eventually } from "#tests/support/eventually.ts";
-import { exportByGrpc, startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
 
 /** The addresses of an `otlp` source, `host:port` each. */
 interface OtlpAddresses {

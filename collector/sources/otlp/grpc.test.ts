@@ -7,8 +7,13 @@ import { StatusSchema } from "#proto/gen/google/rpc/status_pb.js";
 import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceResponseSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import {
+  exportByGrpc,
+  startTestOtlp,
+  type TestOtlp,
+  traceRequest,
+} from "#tests/collector/support/otlp.ts";
 import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
-import { exportByGrpc, startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
 import { readAll } from "#tests/support/queue.ts";
 
 const varintOf = (value: number) => [...new BinaryWriter().uint32(value).finish()];

@@ -5,9 +5,14 @@ import { StatusSchema } from "#proto/gen/google/rpc/status_pb.js";
 import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceResponseSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import {
+  spansOf,
+  startTestOtlp,
+  type TestOtlp,
+  traceRequest,
+} from "#tests/collector/support/otlp.ts";
+import { closeAccounts, refusalsOf } from "#tests/collector/support/queue-accounts.ts";
 import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
-import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
-import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
 
 let otlp: TestOtlp;
 

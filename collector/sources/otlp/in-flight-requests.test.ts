@@ -4,8 +4,8 @@ import { connect } from "node:http2";
 import { Code } from "@connectrpc/connect";
 import { afterAll, expect, it } from "vitest";
 import { grpcMessagePrefix } from "#proto/grpc-framing.ts";
-import { startTestOtlp, traceRequest } from "#tests/support/otlp.ts";
-import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
+import { startTestOtlp, traceRequest } from "#tests/collector/support/otlp.ts";
+import { closeAccounts, refusalsOf } from "#tests/collector/support/queue-accounts.ts";
 import { createInFlightRequests } from "./in-flight-requests.ts";
 
 const otlp = await startTestOtlp({ limits: { inFlightBytesMax: 250_000 } });

@@ -14,16 +14,16 @@ import {
   ExportTraceServiceResponseSchema,
 } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { findPorts } from "#scripts/ports.ts";
-import { createTestClock } from "#tests/fakes/clock.ts";
-import { createTestLog } from "#tests/fakes/log.ts";
-import { eventually } from "#tests/support/eventually.ts";
 import {
   exportByGrpc,
   spansOf,
   startTestOtlp,
   type TestOtlp,
   traceRequest,
-} from "#tests/support/otlp.ts";
+} from "#tests/collector/support/otlp.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { eventually } from "#tests/support/eventually.ts";
 import { createOtlpSource } from "./otlp-source.ts";
 
 let otlp: TestOtlp;

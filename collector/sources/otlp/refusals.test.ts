@@ -12,13 +12,13 @@ import { hourMs, systemClock } from "#kit/clock.ts";
 import { type SourceRefusal, sourceRefusals } from "#proto/completeness/account.ts";
 import { StatusSchema } from "#proto/gen/google/rpc/status_pb.js";
 import { ExportTraceServiceResponseSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { startTestOtlp, traceRequest } from "#tests/collector/support/otlp.ts";
+import { closeAccounts, refusalsOf } from "#tests/collector/support/queue-accounts.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
-import { startTestOtlp, traceRequest } from "#tests/support/otlp.ts";
 import { openTestQueue, testRecord } from "#tests/support/queue.ts";
-import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
 import { createOtlpSource } from "./otlp-source.ts";
 
 const limits = {

@@ -19,7 +19,7 @@ import {
 import { accountsPayload } from "#proto/completeness/statement-line.ts";
 import { createTestCa, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { useTestCore } from "#tests/support/core.ts";
-import { createStatedHost, type StatedHost } from "#tests/support/stated-host.ts";
+import { createStatedHost, type StatedHost } from "#tests/support/fleet/stated-host.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
 import { createLogSigner, type LogSigner, writeStatement } from "./write-statement.ts";
 

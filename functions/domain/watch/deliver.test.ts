@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
 import { watchMessage } from "#drizzle/schema/watch.ts";
 import { correctTimes } from "#functions/jobs/core-jobs.ts";
-import { createWatchLab, watchSecrets } from "#tests/support/watches.ts";
+import { createWatchLab, watchSecrets } from "#tests/support/fleet/watches.ts";
 import { deliverMessages } from "./deliver.ts";
 import { evaluateWatches, expireWatches } from "./run-watches.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, expect, it } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
-import { coreAudience, startKubernetesIssuer } from "#tests/support/kubernetes-issuer.ts";
+import { coreAudience, startKubernetesIssuer } from "#tests/support/access/kubernetes-issuer.ts";
 import { createVerifySubjectToken } from "./verify-subject-token.ts";
 
 const cluster = await startKubernetesIssuer();

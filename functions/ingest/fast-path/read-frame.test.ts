@@ -9,7 +9,7 @@ import {
   sentLimits as limits,
   sentQueue as queueId,
   sentFrames,
-} from "#tests/support/sent-frames.ts";
+} from "#tests/support/ingest/sent-frames.ts";
 import { examineFrame } from "../examine-frame.ts";
 import { readFrame } from "./create-fast-path.ts";
 

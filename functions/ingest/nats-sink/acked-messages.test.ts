@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { frame, newQueue, openSession } from "#tests/support/frames.ts";
 import { connectForeign, forwardAll } from "#tests/support/grpc-client.ts";
+import { natsSinkOn, streamSettings } from "#tests/support/ingest/nats-sink.ts";
 import { startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
-import { natsSinkOn, streamSettings } from "#tests/support/nats-sink.ts";
 import { rangesOf } from "./acked-messages.ts";
 
 const canStart = await canStartNats();

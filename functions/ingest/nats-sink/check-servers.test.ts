@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { ConfigError } from "#kit/env.ts";
 import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { natsSinkOn } from "#tests/support/nats-sink.ts";
+import { natsSinkOn } from "#tests/support/ingest/nats-sink.ts";
 import { checkServers, createServerInspection, type DurabilitySettings } from "./check-servers.ts";
 
 interface Monitored {

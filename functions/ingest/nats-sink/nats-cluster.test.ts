@@ -4,8 +4,8 @@ import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-ser
 import { startNumberedLoad } from "#tests/slow/chaos/load.ts";
 import { frame, newQueue, openSession, testHost } from "#tests/support/frames.ts";
 import { connectForeign, forwardAll, submit } from "#tests/support/grpc-client.ts";
+import { natsSinkOn, type Publish, readStream } from "#tests/support/ingest/nats-sink.ts";
 import { startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
-import { natsSinkOn, type Publish, readStream } from "#tests/support/nats-sink.ts";
 import { testRun } from "#tests/support/stored-envelopes.ts";
 import { encodeToken } from "./subjects.ts";
 

@@ -7,8 +7,8 @@ import { expect, it, onTestFinished } from "vitest";
 import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { frame, newQueue, openSession } from "#tests/support/frames.ts";
 import { connectForeign, forwardAll } from "#tests/support/grpc-client.ts";
+import { natsSinkOn } from "#tests/support/ingest/nats-sink.ts";
 import { startTestIngest } from "#tests/support/ingest.ts";
-import { natsSinkOn } from "#tests/support/nats-sink.ts";
 
 const canStart = await canStartNats();
 

@@ -14,8 +14,13 @@ import {
   submit,
   superseded,
 } from "#tests/support/grpc-client.ts";
+import {
+  natsSinkOn,
+  type Publish,
+  readStream,
+  streamSettings,
+} from "#tests/support/ingest/nats-sink.ts";
 import { startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
-import { natsSinkOn, type Publish, readStream, streamSettings } from "#tests/support/nats-sink.ts";
 import { testRun } from "#tests/support/stored-envelopes.ts";
 import { subjectsOf } from "./subjects.ts";
 

@@ -13,8 +13,8 @@ import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { frame, newQueue } from "#tests/support/frames.ts";
 import { connectForeign, submit } from "#tests/support/grpc-client.ts";
+import { natsSinkOn, readStream, streamSettings } from "#tests/support/ingest/nats-sink.ts";
 import { startTestIngest } from "#tests/support/ingest.ts";
-import { natsSinkOn, readStream, streamSettings } from "#tests/support/nats-sink.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { prepareStreams } from "./prepare-streams.ts";
 

@@ -3,8 +3,8 @@ import { expect, it, onTestFinished } from "vitest";
 import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { frame, newQueue, openSession } from "#tests/support/frames.ts";
 import { connectForeign, openForward } from "#tests/support/grpc-client.ts";
+import { natsSinkOn, streamSettings } from "#tests/support/ingest/nats-sink.ts";
 import { startTestIngest } from "#tests/support/ingest.ts";
-import { natsSinkOn, streamSettings } from "#tests/support/nats-sink.ts";
 import type { NatsSink } from "./create-nats-sink.ts";
 
 const canStart = await canStartNats();

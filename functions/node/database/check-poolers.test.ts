@@ -4,13 +4,13 @@ import { ConfigError } from "#kit/env.ts";
 import { Secret } from "#kit/secret.ts";
 import { testTenantId } from "#scripts/lab/people.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
 import {
   canStartPgBouncer,
   type PoolMode,
   type RunningPgBouncer,
   startPgBouncer,
-} from "#tests/support/pgbouncer.ts";
+} from "#tests/support/database/pgbouncer.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
 import { createCoreServers } from "./database-servers.ts";
 import { prepareDatabase } from "./prepare-database.ts";
 

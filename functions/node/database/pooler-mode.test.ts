@@ -1,6 +1,10 @@
 import { expect, it } from "vitest";
+import {
+  canStartPgBouncer,
+  type PoolMode,
+  startPgBouncer,
+} from "#tests/support/database/pgbouncer.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
-import { canStartPgBouncer, type PoolMode, startPgBouncer } from "#tests/support/pgbouncer.ts";
 import { findPoolerMode } from "./prepare-database.ts";
 
 const canStart = await canStartPgBouncer();

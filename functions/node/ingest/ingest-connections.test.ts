@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import { json } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { connectRaw, postHeaders, resetStream } from "#tests/support/ingest/raw-http2.ts";
 import { startTestIngest, type TestClient, type TestIngest } from "#tests/support/ingest.ts";
-import { connectRaw, postHeaders, resetStream } from "#tests/support/raw-http2.ts";
 
 const heartbeat = "/v1/collector/heartbeat";
 const managementPaths = new Set([heartbeat]);

@@ -14,20 +14,20 @@ import { countCpuMilliseconds } from "#tests/support/cpu-time.ts";
 import { frame, newQueue, testHost } from "#tests/support/frames.ts";
 import { connectInTest, submit } from "#tests/support/grpc-client.ts";
 import {
-  ingestPaths,
-  startTestIngest,
-  type TestClient,
-  type TestIngest,
-} from "#tests/support/ingest.ts";
-import {
   connectRaw,
   dataFrames,
   frameTypes,
   http2Frame,
   postHeaders,
   resetStream,
-} from "#tests/support/raw-http2.ts";
-import { rejectedFrames } from "#tests/support/rejected-frames.ts";
+} from "#tests/support/ingest/raw-http2.ts";
+import { rejectedFrames } from "#tests/support/ingest/rejected-frames.ts";
+import {
+  ingestPaths,
+  startTestIngest,
+  type TestClient,
+  type TestIngest,
+} from "#tests/support/ingest.ts";
 import { callerLimits } from "./ingest-connections.ts";
 
 let test: TestIngest;

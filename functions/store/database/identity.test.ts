@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
-import { restoreBaseBackup, takeBaseBackup } from "#tests/support/base-backup.ts";
+import { restoreBaseBackup, takeBaseBackup } from "#tests/support/database/base-backup.ts";
 import { connectDatabase } from "./database.ts";
 import { readDatabaseIdentity } from "./identity.ts";
 

@@ -1,8 +1,8 @@
 import { expect, inject, it } from "vitest";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { readMigrations } from "#functions/node/read-migrations.ts";
+import { readCatalog } from "#tests/support/database/schema-catalog.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
-import { readCatalog } from "#tests/support/schema-catalog.ts";
 import { connectDatabase } from "./database.ts";
 import {
   migrate,

@@ -6,7 +6,7 @@ import { readMigrations } from "#functions/node/read-migrations.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
-import { fleetDifferences } from "#tests/support/fleet-differences.ts";
+import { fleetDifferences } from "#tests/support/fleet/fleet-differences.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
 import {
   updateActiveReplaced,

@@ -3,7 +3,7 @@ import { beforeAll, beforeEach, expect, it } from "vitest";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
-import { fleetDifferences } from "#tests/support/fleet-differences.ts";
+import { fleetDifferences } from "#tests/support/fleet/fleet-differences.ts";
 import { digestKey } from "./heartbeat-reports.ts";
 import { createSeenRecorder, type SeenHost } from "./statuses.ts";
 

@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
 import { generateToken } from "#functions/domain/enrollment/bootstrap-token.ts";
 import { quantile } from "#scripts/lab/quantile.ts";
+import { createRefusingCore, type RefusableAnswer } from "#tests/support/access/refusals.ts";
 import { createTestToken, enrollmentOf, postEnrollment } from "#tests/support/collector.ts";
 import { isSlow } from "#tests/support/is-slow.ts";
-import { createRefusingCore, type RefusableAnswer } from "#tests/support/refusals.ts";
 
 /** Every refusal of enrollment: its status, code, action and audit event. */
 const test = await createRefusingCore();

@@ -2,9 +2,13 @@ import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { flushEnrollmentRefusals } from "#functions/domain/enrollment/flush-refusals.ts";
 import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { coreAudience } from "#tests/support/access/kubernetes-issuer.ts";
 import { createTestToken } from "#tests/support/collector.ts";
-import { coreAudience } from "#tests/support/kubernetes-issuer.ts";
-import { collectorRule, createNodeDeployment, nodePrefix } from "#tests/support/node-deployment.ts";
+import {
+  collectorRule,
+  createNodeDeployment,
+  nodePrefix,
+} from "#tests/support/deployment/node-deployment.ts";
 import { tablesWith } from "#tests/support/stored-text.ts";
 
 const deployment = await createNodeDeployment();

@@ -9,6 +9,7 @@ import {
   issueTestCertificate,
 } from "#scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createRefusingCore, type RefusableAnswer } from "#tests/support/access/refusals.ts";
 import {
   collectorOf,
   createTestToken,
@@ -18,7 +19,6 @@ import {
 } from "#tests/support/collector.ts";
 import type { Call } from "#tests/support/core.ts";
 import { isSlow } from "#tests/support/is-slow.ts";
-import { createRefusingCore, type RefusableAnswer } from "#tests/support/refusals.ts";
 
 /** Every refusal of management requests: its status, code, action, audit event and last auth failure. */
 const test = await createRefusingCore({ SVC_ENROLLMENT_CLIENT_CERT_HEADER: "X-Client-Cert" });

@@ -1,8 +1,8 @@
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { afterAll, expect, it } from "vitest";
 import { operatorOf } from "#functions/domain/operator/authenticate.ts";
+import { startTokenIssuer } from "#tests/support/access/token-issuer.ts";
 import { useTestCore } from "#tests/support/core.ts";
-import { startTokenIssuer } from "#tests/support/token-issuer.ts";
 
 const platform = await startTokenIssuer();
 afterAll(() => platform.close());

@@ -1,7 +1,7 @@
 import { afterAll, expect, it } from "vitest";
 import { startLoopbackServer } from "#scripts/lab/loopback-server.ts";
+import { startTokenIssuer } from "#tests/support/access/token-issuer.ts";
 import { useTestCore } from "#tests/support/core.ts";
-import { startTokenIssuer } from "#tests/support/token-issuer.ts";
 
 const platform = await startTokenIssuer({ alg: "RS256" });
 /** Sends whoever asks for keys to those of the platform. */

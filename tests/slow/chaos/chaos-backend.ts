@@ -1,11 +1,11 @@
 import { systemClock } from "#kit/clock.ts";
-import { spansOf } from "#tests/support/otlp.ts";
+import { spansOf } from "#tests/collector/support/otlp.ts";
 import {
   logRecordsOf,
   type OtlpAnswer,
   type OtlpCall,
   startOtlpBackend,
-} from "#tests/support/otlp-backend.ts";
+} from "#tests/support/ingest/otlp-backend.ts";
 
 /** An item of a request: a log record by its `log.record.uid`, or a span by its name. */
 export interface ExportedItem {

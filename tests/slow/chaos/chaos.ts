@@ -7,7 +7,7 @@ import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
 import type { RunningNats } from "#scripts/lab/nats-servers.ts";
 import { tabulateStored } from "#scripts/lab/tabulate-stored.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { readStream } from "#tests/support/nats-sink.ts";
+import { readStream } from "#tests/support/ingest/nats-sink.ts";
 import { judgeAccounts } from "./accounts.ts";
 import { judgeExported } from "./exported.ts";
 import type { SinkName } from "./fault.ts";

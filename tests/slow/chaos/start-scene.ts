@@ -8,7 +8,7 @@ import { programPaths } from "#scripts/bundle/bundle-programs.ts";
 import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
 import { findPorts } from "#scripts/ports.ts";
 import { startTcpProxy } from "#tests/fakes/tcp-proxy.ts";
-import { startReplicatedPostgres } from "#tests/support/replicated-postgres.ts";
+import { startReplicatedPostgres } from "#tests/support/database/replicated-postgres.ts";
 import { startChaosBackend } from "./chaos-backend.ts";
 import { createWrongClocks } from "./clocks.ts";
 import { startLoad } from "./collector-load.ts";

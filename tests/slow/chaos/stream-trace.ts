@@ -1,5 +1,5 @@
 import { AckPolicy, DeliverPolicy, jetstream } from "@nats-io/jetstream";
-import { streamSettings } from "#tests/support/nats-sink.ts";
+import { streamSettings } from "#tests/support/ingest/nats-sink.ts";
 import type { ProxiedNats } from "./proxied-nats.ts";
 
 const { stream } = streamSettings;

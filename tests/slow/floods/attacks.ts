@@ -8,8 +8,8 @@ import {
   http2Frame,
   postHeaders,
   resetStream,
-} from "#tests/support/raw-http2.ts";
-import { rejectedFrames } from "#tests/support/rejected-frames.ts";
+} from "#tests/support/ingest/raw-http2.ts";
+import { rejectedFrames } from "#tests/support/ingest/rejected-frames.ts";
 import type { MessageAttack } from "./message-attacks.ts";
 
 /** The identity of the attacker. */

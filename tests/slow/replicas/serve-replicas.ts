@@ -5,7 +5,7 @@ import { connect, createServer } from "node:net";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { type PoolMode, startPgBouncer } from "#tests/support/pgbouncer.ts";
+import { type PoolMode, startPgBouncer } from "#tests/support/database/pgbouncer.ts";
 
 const core = fileURLToPath(new URL("../../../functions/main.ts", import.meta.url));
 

@@ -7,7 +7,7 @@ import { connectDatabase } from "#functions/store/database/database.ts";
 import { migrate } from "#functions/store/database/migrate.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
-import { readCatalog } from "#tests/support/schema-catalog.ts";
+import { readCatalog } from "#tests/support/database/schema-catalog.ts";
 import { git } from "./previous.ts";
 
 /**

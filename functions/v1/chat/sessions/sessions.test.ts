@@ -2,7 +2,7 @@ import { eq, sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { chatMessage, chatSession } from "#drizzle/schema/chat.ts";
 import { person } from "#drizzle/schema/operator.ts";
-import { createTestConversation, namesOf } from "#tests/support/chat.ts";
+import { createTestConversation, namesOf } from "#tests/support/chat/chat.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();

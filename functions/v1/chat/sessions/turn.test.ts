@@ -5,7 +5,7 @@ import { Problem } from "#functions/problems.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
 import { createFakeChatSql, oneRow } from "#tests/fakes/chat-sql.ts";
 import { createPlayedInference } from "#tests/fakes/inference.ts";
-import { createTestConversation, namesOf, textOfEvents } from "#tests/support/chat.ts";
+import { createTestConversation, namesOf, textOfEvents } from "#tests/support/chat/chat.ts";
 import { createTestChat, useTestCore } from "#tests/support/core.ts";
 import { eventually } from "#tests/support/eventually.ts";
 

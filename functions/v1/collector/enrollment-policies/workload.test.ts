@@ -1,8 +1,12 @@
 import { decodeJwt } from "jose";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import type { TokenPod } from "#tests/support/access/kubernetes-issuer.ts";
 import { createTestToken } from "#tests/support/collector.ts";
-import type { TokenPod } from "#tests/support/kubernetes-issuer.ts";
-import { collectorRule, createNodeDeployment, nodePrefix } from "#tests/support/node-deployment.ts";
+import {
+  collectorRule,
+  createNodeDeployment,
+  nodePrefix,
+} from "#tests/support/deployment/node-deployment.ts";
 
 const deployment = await createNodeDeployment();
 afterAll(() => deployment.close());

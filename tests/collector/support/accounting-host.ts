@@ -12,13 +12,13 @@ import type { QueueName } from "#functions/store/ingest/queues.ts";
 import { type Clock, hourMs, systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
+import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { createTestDatabase } from "#tests/support/database.ts";
+import { eventually } from "#tests/support/eventually.ts";
+import { startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { createTestClock, type TestClock } from "../fakes/clock.ts";
-import { createTestLog } from "../fakes/log.ts";
-import { createTestDatabase } from "./database.ts";
-import { eventually } from "./eventually.ts";
-import { startTestIngest, type TestIngest } from "./ingest.ts";
-import { openTestQueue } from "./queue.ts";
+import { openTestQueue } from "#tests/support/queue.ts";
 
 /** The host of these tests. */
 export const accountingHost = "https://fleet.example.test/dc-1/host-1";

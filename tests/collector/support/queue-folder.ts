@@ -2,8 +2,8 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach } from "vitest";
 import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
-import { newFolder } from "./new-folder.ts";
-import { openTestQueue } from "./queue.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { openTestQueue } from "#tests/support/queue.ts";
 
 /**
  * Gives each test of a file a folder for its queues, and closes them at its end. `open` opens one with what `defaults` returns; it receives

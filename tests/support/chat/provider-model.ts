@@ -4,14 +4,14 @@ import { createInference } from "#functions/inference/create-inference.ts";
 import type { InferencePart, InferenceRequest } from "#functions/inference/inference.ts";
 import { Problem } from "#functions/problems.ts";
 import { Secret } from "#kit/secret.ts";
-import { createTestClock } from "../fakes/clock.ts";
-import { createSeededEntropy } from "../fakes/entropy.ts";
-import { createTestLog } from "../fakes/log.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
 import {
   type ModelProvider,
   type ScriptedReply,
   startModelProvider,
-} from "../fakes/model-provider.ts";
+} from "#tests/fakes/model-provider.ts";
 
 const providers: ModelProvider[] = [];
 afterEach(() => Promise.all(providers.splice(0).map((provider) => provider.close())));

@@ -6,8 +6,8 @@ import { hourMs } from "#kit/clock.ts";
 import { accountPayload } from "#proto/completeness/account.ts";
 import { encodePem } from "#proto/pem.ts";
 import { createTestKey, issueTestCertificate, type TestCa } from "#scripts/lab/ca/test-pki.ts";
-import type { TestCore } from "./core.ts";
-import { openEnvelopeStore, storedQueue } from "./stored-envelopes.ts";
+import type { TestCore } from "../core.ts";
+import { openEnvelopeStore, storedQueue } from "../stored-envelopes.ts";
 
 /** A host that states its hours, and whose records core stores. */
 export interface StatedHost {

@@ -9,9 +9,9 @@ import { openDatabaseSocket } from "#functions/node/database/database-servers.ts
 import { createDirectoryLock } from "#functions/store/directory/lock.ts";
 import { systemClock } from "#kit/clock.ts";
 import { directoryDomain, usualDirectory } from "#scripts/lab/directory-people.ts";
-import { startFaultyDirectory } from "../fakes/faulty-directory.ts";
-import { createTestCore, type TestCore } from "./core.ts";
-import { newFolder } from "./new-folder.ts";
+import { startFaultyDirectory } from "#tests/fakes/faulty-directory.ts";
+import { createTestCore, type TestCore } from "../core.ts";
+import { newFolder } from "../new-folder.ts";
 
 const { signal } = new AbortController();
 

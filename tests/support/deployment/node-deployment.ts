@@ -1,13 +1,13 @@
 import { sql } from "drizzle-orm";
 import type { TestKey } from "#scripts/lab/ca/test-pki.ts";
-import { enrollmentOf, postEnrollment } from "./collector.ts";
-import { createTestCore } from "./core.ts";
 import {
   coreAudience,
   type KubernetesIssuer,
   startKubernetesIssuer,
   type TokenPod,
-} from "./kubernetes-issuer.ts";
+} from "../access/kubernetes-issuer.ts";
+import { enrollmentOf, postEnrollment } from "../collector.ts";
+import { createTestCore } from "../core.ts";
 
 /** The prefix of the identities of nodes. */
 export const nodePrefix = "spiffe://fleet.test/node/";

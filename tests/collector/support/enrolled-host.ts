@@ -8,7 +8,7 @@ import {
   type TestCa,
   type TestName,
 } from "#scripts/lab/ca/test-pki.ts";
-import { newFolder } from "./new-folder.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 
 /** The directories of a host as `enroll` writes them, with credentials from a temporary authority. */
 export type EnrolledHost = Awaited<ReturnType<typeof createEnrolledHost>>;

@@ -20,10 +20,10 @@ import { createFileSource } from "#collector/sources/file/file-source.ts";
 import { createSourceFiles } from "#collector/sources/file/source-files.ts";
 import type { Source } from "#collector/sources/source.ts";
 import { systemClock } from "#kit/clock.ts";
-import { createTestLog } from "../fakes/log.ts";
-import { eventually } from "./eventually.ts";
-import { newFolder } from "./new-folder.ts";
-import { openTestQueue, readAll } from "./queue.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { eventually } from "#tests/support/eventually.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { openTestQueue, readAll } from "#tests/support/queue.ts";
 
 const sourceFiles = createSourceFiles(createMounts(systemClock));
 

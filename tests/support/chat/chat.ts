@@ -5,7 +5,7 @@ import type { ChatConversation } from "#proto/chat/session.ts";
 import { type ChatEvent, chatEvents } from "#proto/chat/session.ts";
 import { verifyReceipts } from "#proto/chat/verify-receipts.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
-import type { TestCore } from "./core.ts";
+import type { TestCore } from "../core.ts";
 
 /** Creates a conversation of the auditor. */
 export const createTestConversation = async (test: TestCore, as: PersonName = "auditor") => {

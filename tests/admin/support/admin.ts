@@ -6,9 +6,9 @@ import type { Terminal } from "#admin/terminal/terminal.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
-import { newFolder } from "./new-folder.ts";
-import { programFile } from "./program.ts";
-import { type TestWebOptions, useTestWeb } from "./web.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { programFile } from "#tests/support/program.ts";
+import { type TestWebOptions, useTestWeb } from "#tests/support/web.ts";
 
 /** Loads `runAdmin` of the bundle that ships: what a bundle breaks, such as the names of a package, the sources do not show. */
 const loadRunAdmin = async (): Promise<typeof runAdmin> => {

@@ -1,7 +1,7 @@
 import { afterEach, expect } from "vitest";
-import { type OtlpBackend, startOtlpBackend } from "./otlp-backend.ts";
-import { logged, type Program, startProgram } from "./program.ts";
-import type { EnvelopeStore } from "./stored-envelopes.ts";
+import { type OtlpBackend, startOtlpBackend } from "../ingest/otlp-backend.ts";
+import { logged, type Program, startProgram } from "../program.ts";
+import type { EnvelopeStore } from "../stored-envelopes.ts";
 
 /** Starts `svc-server export` as processes that end with the test, each to the test's own backend. */
 export const createExports = (environment: () => Record<string, string>) => {

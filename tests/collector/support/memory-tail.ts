@@ -7,9 +7,9 @@ import {
 import { noPrint, type Position, parsePosition } from "#collector/sources/file/position.ts";
 import type { LogFile } from "#collector/sources/file/source-files.ts";
 import { createTailReader } from "#collector/sources/file/tail.ts";
-import { createTestClock } from "../fakes/clock.ts";
-import { createTestLog } from "../fakes/log.ts";
-import { decodeRecords, encodeBlock, type StoredRecord } from "./queue.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { decodeRecords, encodeBlock, type StoredRecord } from "#tests/support/queue.ts";
 
 /** How a tail in memory reads. */
 export interface MemoryTailOptions {

@@ -106,6 +106,6 @@ const vectorsOf = async (
 const ca = await createTestCa();
 const vectors = [];
 for (const key of keys) vectors.push(...(await vectorsOf(ca, await createTestKey(key.kind), key)));
-const file = new URL("../../proto/management/vectors.json", import.meta.url);
+const file = new URL("../../../proto/management/vectors.json", import.meta.url);
 writeFileSync(file, `${JSON.stringify({ format: "svc-proof-v1", vectors }, null, 2)}\n`);
 console.log(JSON.stringify({ vectors: vectors.length, ok: true }));

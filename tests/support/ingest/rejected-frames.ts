@@ -1,7 +1,7 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { ForwardRequestSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { frameGrpcMessages } from "#proto/grpc-framing.ts";
-import { newQueue } from "./frames.ts";
+import { newQueue } from "../frames.ts";
 
 /** Returns the body of a Forward: Open, and frames of which core rejects each envelope, so that their acks are larger than they. */
 export const rejectedFrames = (

@@ -3,7 +3,7 @@ import { afterAll } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
 import type { Signer } from "#functions/signer/signer.ts";
 import type { Environment } from "#kit/env.ts";
-import { type Answer, createTestCore } from "./core.ts";
+import { type Answer, createTestCore } from "../core.ts";
 
 /** The answer to a request that may be refused. */
 export type RefusableAnswer = Answer<Record<string, unknown>>;

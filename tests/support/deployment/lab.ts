@@ -10,11 +10,11 @@ import {
   type OperatorApi,
 } from "#scripts/lab/operator-api.ts";
 import { seedPeople } from "#scripts/lab/people.ts";
-import { identityPrefix } from "./collector.ts";
-import { type TestDatabase, useTestDatabase } from "./database.ts";
-import { createHostProgram } from "./host-program.ts";
-import { newFolder, whenDone } from "./new-folder.ts";
-import { startCore } from "./program.ts";
+import { createHostProgram } from "#tests/collector/support/host-program.ts";
+import { identityPrefix } from "../collector.ts";
+import { type TestDatabase, useTestDatabase } from "../database.ts";
+import { newFolder, whenDone } from "../new-folder.ts";
+import { startCore } from "../program.ts";
 
 /** The secret of the lab's cores. */
 export const labSecret = "a-test-secret-of-more-than-32-bytes";

@@ -11,14 +11,14 @@ import type { SourceConfig } from "#proto/collector-config/parse.ts";
 import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import type { CaBundle } from "#proto/management/enroll.ts";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
-import { startIngestPeer } from "../fakes/ingest-peer.ts";
-import { createTestLog } from "../fakes/log.ts";
+import { startIngestPeer } from "#tests/fakes/ingest-peer.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
 import {
   issueFor,
   type ManagementCall,
   type ManagementReply,
   startManagementServer,
-} from "../fakes/management-server.ts";
+} from "#tests/fakes/management-server.ts";
 import { createEnrolledHost } from "./enrolled-host.ts";
 
 /** A clock that runs, and that a test with real sockets and files can move ahead by minutes. */

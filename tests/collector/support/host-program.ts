@@ -3,7 +3,7 @@ import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { parseDocument } from "yaml";
-import { type Program, startProgram, stopProgram } from "./program.ts";
+import { type Program, startProgram, stopProgram } from "#tests/support/program.ts";
 
 /** The files of a host. */
 interface HostFiles {

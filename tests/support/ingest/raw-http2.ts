@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { connect as connectTls } from "node:tls";
-import type { TestClient } from "./ingest.ts";
+import type { TestClient } from "../ingest.ts";
 
 /** HTTP/2 frames by hand, for what a well-behaved client cannot send (RFC 9113). */
 export const frameTypes = {

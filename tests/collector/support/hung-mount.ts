@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { accessSync, constants } from "node:fs";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { newFolder } from "./new-folder.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 
 /** Whether this user may mount a file system that does not answer. */
 export const canHangMount = (): boolean => {

@@ -4,8 +4,8 @@ import { deliverMessages, type SendRequest } from "#functions/domain/watch/deliv
 import { evaluateWatches } from "#functions/domain/watch/run-watches.ts";
 import { createSessionKeeper } from "#functions/jobs/keep-core-session.ts";
 import type { WatchDetail, WatchMessageBody } from "#proto/watch/watch.ts";
-import { createTestToken, sendHeartbeat } from "./collector.ts";
-import { useTestCore } from "./core.ts";
+import { createTestToken, sendHeartbeat } from "../collector.ts";
+import { useTestCore } from "../core.ts";
 
 type Outcome = Awaited<ReturnType<SendRequest>>;
 

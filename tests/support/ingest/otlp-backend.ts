@@ -9,7 +9,7 @@ import type { AddressInfo, Server } from "node:net";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { fromBinary } from "@bufbuild/protobuf";
 import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
-import { spansOf } from "./otlp.ts";
+import { spansOf } from "#tests/collector/support/otlp.ts";
 
 /** A request that a backend received. */
 export interface OtlpCall {

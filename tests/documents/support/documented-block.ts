@@ -2,9 +2,9 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { readDocument } from "#scripts/docs-check/read-document.ts";
-import { programFile } from "./program.ts";
+import { programFile } from "#tests/support/program.ts";
 
-const root = new URL("../..", import.meta.url).pathname;
+const root = new URL("../../..", import.meta.url).pathname;
 
 /** Texts of a page, and what stands for them in a test. */
 export type Replacements = Readonly<Record<string, string>>;

@@ -4,9 +4,9 @@ import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
 import { createOtlpSource } from "#collector/sources/otlp/otlp-source.ts";
 import { systemClock } from "#kit/clock.ts";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { createTestLog } from "../fakes/log.ts";
-import { newFolder } from "./new-folder.ts";
-import { openTestQueue, readAll } from "./queue.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { openTestQueue, readAll } from "#tests/support/queue.ts";
 
 /** An `otlp` source on free loopback ports, with its queue and clients. */
 export type TestOtlp = Awaited<ReturnType<typeof startTestOtlp>>;

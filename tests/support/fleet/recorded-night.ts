@@ -7,9 +7,9 @@ import { createCoreReporter } from "#functions/ops/report-core.ts";
 import { createPartition } from "#functions/store/ingest/partitions.ts";
 import { dayMs, hourMs, minuteMs, rfc3339 } from "#kit/clock.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import { storeAccount } from "./accounts.ts";
-import type { TestCore } from "./core.ts";
-import { createRolloutLab, type DrivenHost, publishTestConfig } from "./rollout.ts";
+import { storeAccount } from "../accounts.ts";
+import type { TestCore } from "../core.ts";
+import { createRolloutLab, type DrivenHost, publishTestConfig } from "../rollout.ts";
 
 const evening = Date.UTC(2026, 10, 26, 20);
 

@@ -4,9 +4,9 @@ import { sql } from "drizzle-orm";
 import { stringify } from "yaml";
 import type { AppliedSet } from "#proto/applied-set/applied-set.ts";
 import type { Watch } from "#proto/watch/watch.ts";
+import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
+import { testConfigYaml } from "#tests/support/rollout.ts";
 import { startTestAdmin } from "./admin.ts";
-import { createTestToken, identityPrefix } from "./collector.ts";
-import { testConfigYaml } from "./rollout.ts";
 
 /** The secret of the receiver that core is configured with. */
 export const receiverSecret = `whsec_${btoa("a secret of 24 bytes at least")}`;

@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { runCommandLine } from "#collector/commands/command-line.ts";
 import type { CollectorEnv } from "#collector/env.ts";
-import { createTestCollectorEnv, type TestCollectorEnv } from "../fakes/collector-env.ts";
+import { createTestCollectorEnv, type TestCollectorEnv } from "#tests/fakes/collector-env.ts";
 
 /** Runs a command of svc-collector; returns its exit code and its outputs. */
 export const runCollector = async (
