@@ -61,7 +61,7 @@ export const uiStates: readonly UiState[] = [
     path: "/login?reason=suspended&id=01920000-0000-7000-8000-0000000000e5",
     ready: "Your account is suspended",
   },
-  { name: "home", person: "auditor", path: "/", ready: "enrolled" },
+  { name: "home", person: "auditor", path: "/", ready: "Last checked" },
   { name: "home without audit", person: "reader", path: "/", ready: "Your scopes" },
   { name: "fleet", ...fleet, ready: "1 to " },
   { name: "fleet, no match", ...fleet, path: "/fleet?q=nowhere-at-all", ready: "No host matches" },

@@ -106,7 +106,7 @@ const auditPages: readonly (readonly [
 
 // Created once: a component made inside the JSX would be another one at each access.
 const routes = [
-  { path: "/", component: lazyRoute(async () => (await import("./home/home-page.tsx")).HomePage) },
+  { path: "/", component: lazyRoute(async () => (await import("./now/now-page.tsx")).NowPage) },
   ...auditPages.map(([path, title, load]) => ({ path, component: lazyAuditRoute(title, load) })),
   { path: "*", component: NoSuchPage },
 ];

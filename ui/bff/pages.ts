@@ -19,7 +19,7 @@ const hashedPath = /^\/assets\/.*-[\w-]{8}\.[a-z0-9]+$/;
 
 /** The scripts of pages that `main.tsx` loads on demand: they are announced with the page, so that they do not wait for `main.tsx`. */
 const scriptsOfPages: Readonly<Record<string, string>> = {
-  "/": "home/home-page.tsx",
+  "/": "now/now-page.tsx",
   "/fleet": "fleet/fleet-page.tsx",
 };
 

@@ -99,6 +99,9 @@ export interface LiveReport<Value> {
 /** The interval of a report that is requested once, and again only by `refresh`. */
 export const neverMs = Number.POSITIVE_INFINITY;
 
+/** The interval of a report that is requested out of view. */
+const backgroundMs = 60_000;
+
 /** Longer than any request takes while the machine is awake. */
 const requestMsMax = 12_000;
 
@@ -110,6 +113,8 @@ export interface LiveReportOptions<Schema extends v.GenericSchema> {
   intervalMs?: number | Accessor<number> | undefined;
   /** Suspends the interval. */
   paused?: Accessor<boolean>;
+  /** Requests it once a minute while the page is out of view: the title of its tab shows it. */
+  inBackground?: boolean;
   /** The caller shows the age and marks old values; by default the frame of the page does. */
   showsAge?: boolean;
 }
@@ -123,12 +128,17 @@ export const createReport = <Schema extends v.GenericSchema>({
   path,
   intervalMs = 60_000,
   paused = () => false,
+  inBackground = false,
   showsAge = false,
 }: LiveReportOptions<Schema>): LiveReport<v.InferOutput<Schema>> => {
   type Value = v.InferOutput<Schema>;
   const { api, add } = useShownReports();
   const wanted = createMemo(path);
-  const everyMs = () => (typeof intervalMs === "number" ? intervalMs : intervalMs());
+  const isHidden = () => document.visibilityState === "hidden";
+  const everyMs = () => {
+    const inView = typeof intervalMs === "number" ? intervalMs : intervalMs();
+    return isHidden() ? Math.max(inView, backgroundMs) : inView;
+  };
   const [state, setState] = createSignal<ReportState<Value>>(initialReportState);
   const now = createMoment();
   let inFlight: AbortController | undefined;
@@ -165,7 +175,7 @@ export const createReport = <Schema extends v.GenericSchema>({
 
   const schedule = () => {
     clearTimeout(timer);
-    if (paused() || document.visibilityState === "hidden" || inFlight !== undefined) return;
+    if (paused() || (isHidden() && !inBackground) || inFlight !== undefined) return;
     if (everyMs() === neverMs) return;
     timer = setTimeout(() => void request(), Math.max(0, everyMs() - msSince(endedAt)));
   };

@@ -12,7 +12,12 @@ const outcomeMs = 2000;
 const blocked = "blocked by the browser: select the text to copy it";
 
 /** Copies a text. Reports a browser that does not allow it (no secure context). */
-export const CopyButton = (props: { text: string; what: string }) => {
+export const CopyButton = (props: {
+  text: string;
+  what: string;
+  /** The visible words of the button; by default it has none. */
+  label?: string;
+}) => {
   const [outcome, setOutcome] = createSignal("");
   let timer: ReturnType<typeof setTimeout> | undefined;
   onCleanup(() => clearTimeout(timer));
@@ -28,12 +33,12 @@ export const CopyButton = (props: { text: string; what: string }) => {
   return (
     <span class="copy">
       <Button
-        class="button-plain button-icon"
+        class={props.label ? "" : "button-plain button-icon"}
         title={`Copy ${props.what}`}
         onClick={() => void copy()}
       >
         <Icon name={outcome() === "copied" ? "check" : "copy"} />
-        <span class="visually-hidden">Copy {props.what}</span>
+        {props.label ?? <span class="visually-hidden">Copy {props.what}</span>}
       </Button>
       <span role="status" classList={{ "visually-hidden": outcome() !== blocked }}>
         {outcome()}

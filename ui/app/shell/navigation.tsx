@@ -126,7 +126,7 @@ export const Menu = () => {
                   System
                 </a>
               </Show>
-              <a href="/#home-scopes">Your scopes</a>
+              <a href="/#access">Your scopes</a>
             </>
           )}
         </Show>

@@ -1,0 +1,156 @@
+import { eq, sql } from "drizzle-orm";
+import type { Page } from "playwright-core";
+import { beforeAll, expect, it } from "vitest";
+import { person } from "#drizzle/schema/operator.ts";
+import { systemClock } from "#kit/clock.ts";
+import type { NowReport } from "#proto/now/report.ts";
+import type { Watch } from "#proto/watch/watch.ts";
+import { people } from "#scripts/lab/people.ts";
+import { preparedFleets } from "#scripts/screenshots/prepared-fleets.ts";
+import { createTestToken } from "../support/collector.ts";
+import { flawsOf } from "../support/ui-states.ts";
+import { expectAddress, follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
+
+const { web, visit } = await startWebInBrowser({ clock: systemClock });
+let watch: Watch;
+beforeAll(async () => {
+  const { enroll } = await createTestToken(web.core);
+  await enroll("edge-1");
+  const body = { name: "enrolling hosts", filter: "state:enrolling", receivers: [] };
+  watch = (await web.core.admin.post<Watch>("/v1/collector/watches", body)).body;
+  await web.core.db.execute(
+    sql`update watch set is_firing = true, firing_since = now() - interval '12 minutes', count = 1`,
+  );
+}, 180_000);
+
+const now = "**/api/core/now";
+/** Makes the page request its report at once. */
+const askAgain = (page: Page) => page.evaluate(() => dispatchEvent(new Event("online")));
+const lineOf = (page: Page) => page.getByRole("listitem").filter({ hasText: "enrolling hosts" });
+const report = () => web.core.auditor.read<NowReport>("/v1/now");
+
+it("lets an admin take a line with a note by the keyboard, and release it", async () => {
+  const { page, messages, layoutShift } = await visit("/", { as: "admin" });
+  const line = lineOf(page);
+  await line.getByText("1 host matches").waitFor();
+  expect(await layoutShift()).toBe(0);
+  const untaken = (await report()).lines.filter(({ taken }) => taken === null).length;
+  await expect.poll(() => page.title()).toMatch(`(${untaken}) Now`);
+  await line.getByRole("button", { name: "Take" }).press("Enter");
+  await page.keyboard.type("network team ist on it");
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.reload();
+  await line.getByRole("button", { name: "Take" }).press("Enter");
+  // What was typed outlives a reload.
+  const note = page.getByLabel("Note for whoever looks next");
+  expect(await note.inputValue()).toBe("network team ist on it");
+  await note.fill("network team is on it");
+  await page.keyboard.press("Enter");
+  await see(line, /^ada@example\.test, \d\d:\d\d: network team is on it$/);
+  expect((await report()).lines.find(({ key }) => key === `watch:${watch.id}`)?.taken?.note).toBe(
+    "network team is on it",
+  );
+  await expect.poll(() => page.title()).not.toMatch(`(${untaken}) Now`);
+  await press(line, "Release");
+  await line.getByRole("button", { name: "Take" }).waitFor();
+  expect(messages).toEqual([]);
+});
+
+it("shows why a line cannot be taken, in the dialog, with the note", async () => {
+  const { page } = await visit("/", { as: "admin" });
+  await press(lineOf(page), "Take");
+  const key = `watch:${watch.id}`;
+  const { body } = await web.core.admin.post<{ id: string }>("/v1/now/claims", { key });
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Note").fill("me too");
+  await press(dialog, "Take");
+  await see(dialog, "has taken this line");
+  expect(await dialog.getByLabel("Note").inputValue()).toBe("me too");
+  await web.core.admin.delete(`/v1/now/claims/${body.id}`);
+});
+
+it("is answered with 304 while nothing changes, which counts as checked, and says what is not known while core is away", async () => {
+  const { page } = await visit("/");
+  await see(page, "Last checked");
+  const again = page.waitForResponse(now);
+  await askAgain(page);
+  expect((await again).status()).toBe(304);
+  await lineOf(page).waitFor();
+  await page.route(now, (route) => route.abort());
+  await askAgain(page);
+  await see(page, "What needs you is not known.");
+  await see(page, /^This is how it was \d+ s ago\.$/);
+  await expect.poll(() => page.title()).toMatch("(?) Now");
+  await page.unroute(now);
+  await askAgain(page);
+  await see(page, /^(One|Two|Three|Four|Five|Six) things? needs? you/);
+});
+
+it("leads from a line's link to the line, from the line to its hosts, and says when the line has ended", async () => {
+  const { page } = await visit(`/#watch:${watch.id}`);
+  const line = page.locator(`li[aria-current=true][id="watch:${watch.id}"]`);
+  await line.getByRole("link").click();
+  await expectAddress(page, "/fleet?state=enrolling");
+  await page.goto("/#watch:0192f000-0000-7000-8000-0000000000a1");
+  await see(page, "The line that your link names is no longer here");
+});
+
+it("keeps what a person saw in the browser, and marks what is new when they come back", async () => {
+  const { page } = await visit("/");
+  await lineOf(page).waitFor();
+  const marks = page.getByText("New", { exact: true });
+  expect([await marks.count(), await page.getByText("since you last looked").count()]).toEqual([
+    0, 0,
+  ]);
+  await page.evaluate((name) => {
+    const look = { at: Date.now() - 7 * 3_600_000, lines: [] };
+    localStorage.setItem(name, JSON.stringify({ last: look }));
+  }, `now:${people.auditor.userId}`);
+  await page.reload();
+  await see(page, "new since you last looked (7 h ago)");
+  await marks.first().waitFor();
+  // Following a line and coming back is no absence.
+  await page.reload();
+  await see(page, "new since you last looked (7 h ago)");
+});
+
+it("shows scopes alone once `audit` is taken away", async () => {
+  const { page } = await visit("/", { as: "admin" });
+  const holds = (scopes: (typeof person.$inferInsert)["scopes"]) =>
+    web.core.db.update(person).set({ scopes }).where(eq(person.userId, people.admin.userId));
+  await press(lineOf(page), "Take");
+  await holds(["read"]);
+  await press(page.getByRole("dialog"), "Take");
+  await see(page, "See the health of every host");
+  expect(await lineOf(page).count()).toBe(0);
+  await expect.poll(() => page.title()).toMatch(/^Now/);
+  await holds(["read", "audit", "admin"]);
+});
+
+it("has no flaw with forty watches, long and right-to-left names, and a browser whose clock is hours off", async () => {
+  const { page, messages } = await visit("/?", { now: Date.now() + 5 * 3_600_000 });
+  await page.route(now, (route) =>
+    route.fulfill({
+      json: preparedFleets["forty-watches"],
+      headers: { "X-Core-Time": "2026-01-15T03:12:01.000Z" },
+    }),
+  );
+  await page.goto("/");
+  await see(page, "43 things need you");
+  await see(page, "Began 59 min ago.");
+  await see(page, "And 3 more");
+  // A name that is written from right to left does not reorder the words after it.
+  const [name, after] = await page
+    .getByRole("link", { name: "שרת ראשי 1”" })
+    .evaluate((link) =>
+      [link.querySelector("bdi") ?? link, link].map((of) => of.getBoundingClientRect().right),
+    );
+  expect(name).toBeLessThan(after ?? 0);
+  await page.getByText("Your scopes").click();
+  await see(page, "directory has not been synced");
+  expect(await page.getByText(/not( been)? synced/i).count()).toBe(1);
+  expect(await flawsOf(page)).toEqual([]);
+  await follow(page, "Watches");
+  expect(messages).toEqual([]);
+});

@@ -1,0 +1,110 @@
+import { createSignal, Show } from "solid-js";
+import type { NowLine } from "#proto/now/report.ts";
+import { type ApiProblem, caughtProblem } from "../api/api-client.ts";
+import { keepText, readKeptText } from "../browser/kept-text.ts";
+import { Button } from "../design/buttons.tsx";
+import { Banner, Why } from "../design/report-parts.tsx";
+import { usePageContext } from "../session/page-context.tsx";
+import { Sentence } from "./sentence.tsx";
+
+const claimsPath = "/api/core/now/claims";
+
+/** Takes and releases lines. */
+export type Claims = ReturnType<typeof createClaims>;
+
+/** Creates what takes and releases lines; `onChange` is called after each change. */
+export const createClaims = (onChange: () => void) => {
+  const { api } = usePageContext();
+  const [taking, setTaking] = createSignal<NowLine>();
+  const [problem, setProblem] = createSignal<ApiProblem>();
+  const change = async (...request: Parameters<typeof api.send>): Promise<void> => {
+    setProblem(undefined);
+    try {
+      await api.send(...request);
+      keepText("note", "", "");
+      setTaking(undefined);
+    } catch (failure) {
+      setProblem(caughtProblem(failure));
+    }
+    onChange();
+  };
+  return {
+    /** The line whose dialog is open. */
+    taking,
+    /** Why the last change was not made. */
+    problem,
+    /** Opens the dialog of a line; closes it without one. */
+    open: (line?: NowLine) => {
+      setProblem(undefined);
+      setTaking(line);
+    },
+    take: (key: string, note: string) =>
+      change(claimsPath, { method: "POST", body: { key, note: note.trim() || null } }),
+    release: ({ id }: NonNullable<NowLine["taken"]>) =>
+      change(`${claimsPath}/${id}`, { method: "DELETE" }),
+  };
+};
+
+/** The dialog that takes a line, with a note for whoever looks next; above the lines why one could not be released. */
+export const ClaimDialog = (props: { claims: Claims }) => {
+  const failure = () => (
+    <Show when={props.claims.problem()}>
+      {(problem) => (
+        <Banner role="alert">
+          <span>
+            Nothing was changed: <Why problem={problem()} />
+          </span>
+        </Banner>
+      )}
+    </Show>
+  );
+  return (
+    <Show when={props.claims.taking()} fallback={failure()} keyed>
+      {(line) => (
+        <dialog
+          class="popover now-dialog"
+          aria-labelledby="take-title"
+          ref={(dialog) => queueMicrotask(() => dialog.showModal())}
+          onClose={() => props.claims.open()}
+        >
+          <form
+            class="stack gap-3"
+            onSubmit={(event) => {
+              event.preventDefault();
+              void props.claims.take(
+                line.key,
+                String(new FormData(event.currentTarget).get("note")),
+              );
+            }}
+          >
+            <h2 id="take-title">Take this</h2>
+            <p>
+              <Sentence text={line.sentence} />
+            </p>
+            <label>
+              Note for whoever looks next
+              <input
+                class="input"
+                name="note"
+                maxlength="500"
+                autocomplete="off"
+                autofocus
+                placeholder="network team is on it"
+                value={readKeptText("note", line.key) ?? ""}
+                onInput={(event) => keepText("note", line.key, event.currentTarget.value)}
+              />
+            </label>
+            <p class="quiet">It is yours until it ends, or until somebody releases it.</p>
+            {failure()}
+            <div class="row">
+              <button class="button button-primary" type="submit">
+                Take
+              </button>
+              <Button onClick={() => props.claims.open()}>Cancel</Button>
+            </div>
+          </form>
+        </dialog>
+      )}
+    </Show>
+  );
+};
