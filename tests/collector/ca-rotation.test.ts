@@ -123,12 +123,12 @@ const trustOf = async (host: HostProgram) => (await host.diag()).trust;
 /** Waits until hosts have the bundles of this number alone. */
 const untilSettled = async (number: number, ...some: HostProgram[]) => {
   for (const host of some)
-    await expect
-      .poll(() => trustOf(host))
-      .toMatchObject({
+    await eventually(async () =>
+      expect(await trustOf(host)).toMatchObject({
         ingest: { bundle: number, settled: true },
         management: { bundle: number, settled: true },
-      });
+      }),
+    );
 };
 const trust = () => core.api<SystemTrust>("auditor", "GET", "/v1/system/trust");
 
@@ -172,7 +172,7 @@ it("names a host that was away meanwhile, which enrolls again with the new roots
   }
   away.start();
   const lastError = async () => (await away.diag()).running?.forwarder.last_error;
-  await expect.poll(lastError).toMatch(/certificate/);
+  await eventually(async () => expect(await lastError()).toMatch(/certificate/));
   await away.stop();
   await away.enroll("--reenroll", ...flags("new"));
   away.start();

@@ -206,6 +206,8 @@ it("a new enrollment CA signs renewals, while collectors with certificates of th
   await waiting.stop();
   waiting.start();
   const lastError = async () => (await waiting.diag()).running?.forwarder.last_error;
-  await expect.poll(lastError).toMatch(/^certificate_unknown: .*svc-collector enroll --reenroll/);
+  await eventually(async () =>
+    expect(await lastError()).toMatch(/^certificate_unknown: .*svc-collector enroll --reenroll/),
+  );
   expect((await waiting.diag()).queue.records).toBeGreaterThan(0);
 });
