@@ -41,11 +41,27 @@ const create = async (fields: object = {}) =>
     })
   ).body;
 
+it("count the hosts that a query selects now, also from the list without a watch", async () => {
+  const { page } = await visit("/watches", { as: "admin" });
+  await follow(page, "Create a watch");
+  await see(page, "1 host matches now.");
+  await follow(page, "Stale");
+  await see(page, "0 hosts match now.");
+  const hosts = page.getByLabel("Hosts");
+  expect(await hosts.inputValue()).toBe("state:stale");
+  await hosts.fill("stat:stale");
+  await see(page.getByRole("status"), /^There is no stat:/);
+  await hosts.fill("-state:stale");
+  const matching = page.getByRole("link", { name: "1 host" });
+  expect(await matching.getAttribute("href")).toMatch(/^\/fleet\?state=/);
+});
+
 it("lead an admin from a view of the fleet to a watch of it, by the keyboard", async () => {
   const { page, messages } = await visit("/fleet?state=enrolling&device=edge-1", { as: "admin" });
   await page.getByRole("link", { name: "Watch this view" }).press("Enter");
-  await waitForPage(page, "Watch these hosts");
+  await waitForPage(page, "New watch");
   expect(await page.getByLabel("Hosts").inputValue()).toBe("state:enrolling device:edge-1");
+  await page.getByText("1 host matches now.").waitFor();
   await page.getByLabel("Name").fill("edge without a report");
   await page.getByLabel("For", { exact: true }).fill("15m");
   await page.getByLabel("on-call").press("Space");
@@ -95,7 +111,7 @@ it("say that core has no receiver", async () => {
     const response = await route.fetch();
     return route.fulfill({ response, json: { ...(await response.json()), receivers: [] } });
   });
-  await page.goto("/watches/new");
+  await follow(page, "Create a watch");
   await see(page, "Core has no receiver");
 });
 
@@ -105,8 +121,17 @@ it("silence, change, test and delete a watch", async () => {
   const change = () => follow(page, "Change, silence or test");
   await change();
   await page.getByLabel("Reason").fill("rack 4");
+  await page.locator("#seconds").fill("31d");
+  await press(page, "Silence");
+  await page.getByRole("alert").getByText("For: must be").waitFor();
+  await page.locator("#seconds").fill("30d");
   await press(page, "Silence");
   await page.getByText("by ada@example.test: rack 4", { exact: false }).first().waitFor();
+  const { body } = await web.core.auditor.get<Watch>(`/v1/collector/watches/${id}`);
+  expect((Date.parse(body.silence?.until ?? "") - Date.now()) / 86_400_000).toBeCloseTo(30, 2);
+  await change();
+  await press(page, "End the silence now");
+  await see(page, "none");
   await change();
   await page.getByLabel("More than").fill("7");
   await press(page, "Save");
@@ -149,6 +174,7 @@ it("show an auditor the watches, and no way to change one", async () => {
   );
   const { page } = await visit("/watches");
   const row = page.getByRole("row", { name });
+  expect(await page.getByRole("link", { name: "Create a watch" }).count()).toBe(0);
   await row.getByText("Firing", { exact: true }).waitFor();
   await follow(page, "Inactive");
   await expectCount(page.getByRole("row", { name }), 0);
@@ -170,7 +196,7 @@ it("have no axe violation and no sideways scroll", async () => {
   for (const [path, ready] of [
     ["/watches", "Firing"],
     [`/watches/${id}`, "Firing"],
-    ["/watches/new?state=stale", "Watch these hosts"],
+    ["/watches/new?state=stale", "New watch"],
     [`/watches/${id}/change`, "Delete the watch"],
   ] as const)
     expect([path, await flawsAt(path, ready, "admin")]).toEqual([path, []]);

@@ -1,14 +1,26 @@
 import { useLocation, useNavigate } from "@solidjs/router";
-import { createSignal, For, type JSX, Show, splitProps } from "solid-js";
-import { serialiseFilter } from "#proto/fleet-health/query-language/parse.ts";
+import { createMemo, createSignal, For, type JSX, onCleanup, Show, splitProps } from "solid-js";
+import { FleetFacets } from "#proto/fleet-health/facets.ts";
+import { parseQuery, serialiseFilter } from "#proto/fleet-health/query-language/parse.ts";
 import { parseDuration, writeDuration } from "#proto/fleet-health/query-language/quantities.ts";
+import { attentionStates } from "#proto/fleet-health/vocabulary.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { Watch, WatchDetail, WatchList } from "#proto/watch/watch.ts";
 import { type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
 import { createReport, neverMs } from "../api/live-report.tsx";
+import { StateMark } from "../design/icon.tsx";
+import { Chips } from "../design/records.tsx";
 import { Loaded, Section } from "../design/report-parts.tsx";
-import { parseView } from "../fleet/view/view-state.ts";
-import { plainText } from "../format/format.ts";
+import {
+  aboutPath,
+  defaultView,
+  type FleetView,
+  parseView,
+  viewPath,
+  watchPath,
+  withFilter,
+} from "../fleet/view/view-state.ts";
+import { formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { RequiresScope } from "../session/session-gate.tsx";
 import { RecordPage, Time } from "../shell/page.tsx";
@@ -20,12 +32,38 @@ const watchesPath = "/api/core/collector/watches";
 
 /** `/watches/new`: the form of a new watch of the hosts that the filter of the address selects. */
 export const NewWatchPage = () => {
+  createPageTitle(() => "New watch");
+  const location = useLocation();
+  return (
+    <RequiresScope scope="admin">
+      <div class="page">
+        <div class="page-head">
+          <h1>New watch</h1>
+          <a class="button" href="/watches">
+            Show all watches
+          </a>
+        </div>
+        <p class="quiet">Fires when more hosts match than you allow, for as long as you set.</p>
+        <Chips
+          label="States to watch"
+          chips={attentionStates.map((state) => ({
+            words: <StateMark state={state} />,
+            path: watchPath({ filter: { states: [state] } }),
+            isChosen: location.search === `?state=${state}`,
+          }))}
+        />
+        <Show when={`?${location.search}`} keyed>
+          {(search) => <NewWatch filter={parseView(search.slice(1)).filter} />}
+        </Show>
+      </div>
+    </RequiresScope>
+  );
+};
+
+const NewWatch = (props: Pick<FleetView, "filter">) => {
   const { api, coreNow } = usePageContext();
   const navigate = useNavigate();
-  const title = "Watch these hosts";
-  createPageTitle(() => title);
-  const { filter } = parseView(useLocation().search);
-  const query = serialiseFilter(filter, new Date(coreNow()));
+  const query = serialiseFilter(props.filter, new Date(coreNow()));
   const watch = { name: query.slice(0, 120), filter: query, more_than: 0, for_seconds: 600 };
   const create = async (typed: FormData) => {
     const body = definitionOf(typed);
@@ -33,15 +71,9 @@ export const NewWatchPage = () => {
     navigate(`/watches/${parseAnswer(Watch, await response.json(), response).id}`);
   };
   return (
-    <RequiresScope scope="admin">
-      <div class="page">
-        <h1>{title}</h1>
-        <p class="quiet">Fires when more hosts match than you allow, for as long as you set.</p>
-        <WatchForm button="Create the watch" isPrimary submit={create}>
-          <DefinitionFields watch={{ ...watch, receivers: [] }} />
-        </WatchForm>
-      </div>
-    </RequiresScope>
+    <WatchForm button="Create the watch" isPrimary submit={create}>
+      <DefinitionFields watch={{ ...watch, receivers: [] }} />
+    </WatchForm>
   );
 };
 
@@ -61,13 +93,6 @@ export const ChangeWatchPage = () => (
   </RequiresScope>
 );
 
-const silences = [
-  [3600, "1 hour"],
-  [14_400, "4 hours"],
-  [86_400, "1 day"],
-  [604_800, "7 days"],
-] as const;
-
 const WatchForms = (props: { watch: WatchDetail; onConflict: () => void }) => {
   const { api } = usePageContext();
   const navigate = useNavigate();
@@ -83,13 +108,25 @@ const WatchForms = (props: { watch: WatchDetail; onConflict: () => void }) => {
           button="Silence"
           submit={(typed) =>
             send("POST", "/silence", {
-              seconds: Number(typed.get("seconds")),
+              seconds: parseDuration(String(typed.get("seconds"))) ?? null,
               reason: typed.get("reason") || null,
             })
           }
         >
-          <SilenceFields silence={props.watch.silence} />
+          <SilenceFields />
         </WatchForm>
+        <Show when={props.watch.silence}>
+          {(silence) => (
+            <WatchForm
+              button="End the silence now"
+              submit={() => send("POST", "/silence", { seconds: 0 })}
+            >
+              <p>
+                Silenced until <Time at={silence().until} />.
+              </p>
+            </WatchForm>
+          )}
+        </Show>
       </Section>
       <Section id="definition" title="Change">
         <WatchForm
@@ -117,29 +154,29 @@ const WatchForms = (props: { watch: WatchDetail; onConflict: () => void }) => {
   );
 };
 
-const SilenceFields = (props: Pick<Watch, "silence">) => (
-  <>
-    <p class="quiet">
-      <Show when={props.silence} fallback="Until its end, no message says that the watch fires.">
-        {(silence) => (
+const SilenceFields = () => {
+  const { coreNow } = usePageContext();
+  const [length, setLength] = createSignal("1h");
+  const until = () => coreNow() + (parseDuration(length()) ?? 0) * 1000;
+  return (
+    <>
+      <Field
+        hint={
           <>
-            Silenced until <Time at={silence().until} />.
+            Such as 90m, 8h or 3d, 30d at most: no message says that the watch fires until{" "}
+            <Time at={new Date(until()).toISOString()} />.
           </>
-        )}
-      </Show>
-    </p>
-    <label>
-      For
-      <select class="input" name="seconds">
-        <For each={silences}>{([seconds, words]) => <option value={seconds}>{words}</option>}</For>
-        <Show when={props.silence}>
-          <option value="0">End the silence now</option>
-        </Show>
-      </select>
-    </label>
-    <Field name="reason" maxlength="500" />
-  </>
-);
+        }
+        name="seconds"
+        required
+        pattern={durationPattern}
+        value={length()}
+        onInput={(event) => setLength(event.currentTarget.value)}
+      />
+      <Field name="reason" maxlength="500" />
+    </>
+  );
+};
 
 /** A form that changes something in core. Shows why core rejected it, and keeps what was typed. */
 const WatchForm = (props: {
@@ -209,10 +246,56 @@ const definitionOf = (typed: FormData) => ({
   receivers: typed.getAll("receiver"),
 });
 
+/** Without a key for so long, a query counts as typed. */
+const typedMs = 300;
+
+const durationPattern = "[0-9]{1,9}[smhd]";
+
+/** How many hosts match a query now, or what is wrong with it. */
+const MatchingHosts = (props: { query: string }) => {
+  const { coreNow } = usePageContext();
+  const parsed = createMemo(() => parseQuery(props.query, new Date(coreNow())));
+  const view = () => withFilter(defaultView, parsed().filter);
+  const report = createReport({
+    schema: FleetFacets,
+    path: () => (parsed().faults.length > 0 ? undefined : aboutPath("facets", view())),
+    intervalMs: 10_000,
+  });
+  return (
+    <p class="watch-matching" role="status">
+      <Show
+        when={parsed().faults[0]}
+        fallback={
+          <Show
+            when={report.current()}
+            fallback={report.failure()?.message ?? "Counting the hosts…"}
+          >
+            {(facets) => (
+              <>
+                <a href={viewPath(view())}>{formatCountOf(facets().total, "host")}</a>{" "}
+                {facets().total === 1 ? "matches" : "match"} now.
+              </>
+            )}
+          </Show>
+        }
+      >
+        {(fault) => fault().message}
+      </Show>
+    </p>
+  );
+};
+
 /** The fields of what a watch counts, and who receives its messages. */
 const DefinitionFields = (props: { watch: Definition }) => {
   const report = createReport({ schema: WatchList, path: () => `${watchesPath}?limit=1` });
   const receivers = () => report.value()?.receivers.map(({ name }) => name);
+  const [query, setQuery] = createSignal(props.watch.filter);
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  onCleanup(() => clearTimeout(timer));
+  const onTyped = ({ currentTarget: { value } }: { currentTarget: HTMLInputElement }) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => setQuery(value), typedMs);
+  };
   return (
     <>
       <Field name="name" required maxlength="120" value={props.watch.name} />
@@ -222,7 +305,9 @@ const DefinitionFields = (props: { watch: Definition }) => {
         maxlength="4096"
         spellcheck={false}
         value={props.watch.filter}
+        onInput={onTyped}
       />
+      <MatchingHosts query={query()} />
       <Field
         name="more_than"
         type="number"
@@ -235,7 +320,7 @@ const DefinitionFields = (props: { watch: Definition }) => {
         hint="How long, such as 90s, 10m or 2h; 0s for at once."
         name="for_seconds"
         required
-        pattern="[0-9]{1,9}[smhd]"
+        pattern={durationPattern}
         value={writeDuration(props.watch.for_seconds)}
       />
       <fieldset>
@@ -271,7 +356,7 @@ const DefinitionFields = (props: { watch: Definition }) => {
 };
 
 const Field = (
-  props: JSX.InputHTMLAttributes<HTMLInputElement> & { name: string; hint?: string },
+  props: JSX.InputHTMLAttributes<HTMLInputElement> & { name: string; hint?: JSX.Element },
 ) => {
   const [own, input] = splitProps(props, ["hint"]);
   const hintId = () => (own.hint === undefined ? undefined : `${input.name}-hint`);

@@ -154,6 +154,7 @@ const columns: RecordColumns<Watch> = {
 /** `/watches`: the watches, newest first, with their state. */
 export const WatchesPage = () => {
   const { session } = usePageContext();
+  const mayWrite = () => session()?.scopes.includes("admin");
   const { page, report, chips, list } = createListPage({
     path: "/watches",
     schema: WatchList,
@@ -161,7 +162,16 @@ export const WatchesPage = () => {
     limit: 50,
   });
   return (
-    <PageFrame of={page}>
+    <PageFrame
+      of={page}
+      head={
+        <Show when={mayWrite() && (report.value()?.items.length ?? 0) > 0}>
+          <a class="button" href="/watches/new">
+            Create a watch
+          </a>
+        </Show>
+      }
+    >
       <Show when={report.value()?.held_by}>{(outage) => <Outages outages={[outage()]} />}</Show>
       <Chips
         label="Watches by state"
@@ -180,7 +190,7 @@ export const WatchesPage = () => {
         first={{
           title: "No watch yet",
           says: "A watch counts the hosts of a filter, and sends a message when more match than you allow. It shows here whether it fires, and since when.",
-          ...(session()?.scopes.includes("admin")
+          ...(mayWrite()
             ? { href: "/watches/new", link: "Create a watch" }
             : {
                 command:

@@ -101,7 +101,7 @@ export const exportPath = (kind: ExportKind, view: Pick<FleetView, "filter" | "a
   );
 
 /** Returns the address of the form that watches the hosts of a view as they are now. */
-export const watchPath = ({ filter }: FleetView): string =>
+export const watchPath = ({ filter }: Pick<FleetView, "filter">): string =>
   withQuery("/watches/new", filterToParams(filter));
 
 /** Returns the API path of a host of a view. */
