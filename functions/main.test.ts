@@ -119,25 +119,27 @@ it("C1: does not start with a CA key that the group may read", async () => {
   }
 });
 
+/** Writes a file, and returns its path. */
+const write = (name: string, contents: string, mode = 0o600) => {
+  writeFileSync(join(directory, name), contents);
+  chmodSync(join(directory, name), mode);
+  return join(directory, name);
+};
+
 it("names the variable of an ingest file that is missing, readable by others, or mismatched, and exits 78 without a stack trace", async () => {
   const ca = await createTestCa();
   const other = await createTestCa();
-  const path = (name: string, contents: string, mode = 0o600) => {
-    writeFileSync(join(directory, name), contents);
-    chmodSync(join(directory, name), mode);
-    return join(directory, name);
-  };
   const good = {
     SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
-    SVC_INGEST_SERVER_CERT_FILE: path("tls.crt", ca.pem),
-    SVC_INGEST_SERVER_KEY_FILE: path("tls.key", ca.key.pem),
-    SVC_INGEST_CLIENT_CA_FILE: path("clients.pem", ca.pem),
+    SVC_INGEST_SERVER_CERT_FILE: write("tls.crt", ca.pem),
+    SVC_INGEST_SERVER_KEY_FILE: write("tls.key", ca.key.pem),
+    SVC_INGEST_CLIENT_CA_FILE: write("clients.pem", ca.pem),
   };
   const faults: [variable: keyof typeof good, path: string, message: string][] = [
     ["SVC_INGEST_SERVER_CERT_FILE", join(directory, "gone"), "cannot be read (ENOENT)"],
-    ["SVC_INGEST_SERVER_KEY_FILE", path("open.key", ca.key.pem, 0o640), "open to group or world"],
-    ["SVC_INGEST_SERVER_KEY_FILE", path("other.key", other.key.pem), "that fits the certificate"],
-    ["SVC_INGEST_CLIENT_CA_FILE", path("empty.pem", "none"), "holds no certificate"],
+    ["SVC_INGEST_SERVER_KEY_FILE", write("open.key", ca.key.pem, 0o640), "open to group or world"],
+    ["SVC_INGEST_SERVER_KEY_FILE", write("other.key", other.key.pem), "that fits the certificate"],
+    ["SVC_INGEST_CLIENT_CA_FILE", write("empty.pem", "none"), "holds no certificate"],
   ];
   for (const [variable, file, message] of faults) {
     const { status, stderr } = run([], { ...complete, ...good, [variable]: file });
@@ -155,11 +157,6 @@ it("names the variable of an ingest file that is missing, readable by others, or
 
 it("check-config refuses what the start refuses, in the same words and all at once", async () => {
   const ca = await createTestCa();
-  const write = (name: string, contents: string, mode = 0o600) => {
-    writeFileSync(join(directory, name), contents);
-    chmodSync(join(directory, name), mode);
-    return join(directory, name);
-  };
   const signer = write("signer.sh", "#!/bin/sh\n", 0o755);
   const certificate = write("check.pem", ca.pem);
   const faulty = {

@@ -40,6 +40,10 @@ const stored = async (channel: CaChannel) =>
 /** Waits until the bundle of a channel has this number, and is or is not settled. */
 const untilStored = (channel: CaChannel, number: number, settled = true) =>
   expect.poll(() => stored(channel)).toMatchObject({ number, settled });
+const untilBothStored = async (number: number, settled = true) => {
+  await untilStored("ingest", number, settled);
+  await untilStored("management", number, settled);
+};
 const reported = () => running.heartbeats().at(-1)?.body.ca_bundles;
 const fetches = (channel: CaChannel) =>
   (channel === "ingest"
@@ -55,8 +59,7 @@ describe("bundles of core", () => {
     running.publish("ingest", running.host.ca.pem);
     running.publish("management", running.server.caPem);
     await running.start();
-    await untilStored("ingest", 1);
-    await untilStored("management", 1);
+    await untilBothStored(1);
     await expect.poll(reported).toEqual({ ingest: 1, management: 1, pinned: false });
     expect(running.peer.opens.length).toBeLessThanOrEqual(3);
     expect(await stored("ingest")).toMatchObject({ pem: pemOf(running.host.ca.pem), before: "" });
@@ -77,13 +80,11 @@ describe("bundles of core", () => {
     running.publish("ingest", host.ca.pem + next.pem);
     running.publish("management", server.caPem + next.pem);
     await running.start();
-    await untilStored("ingest", 1);
-    await untilStored("management", 1);
+    await untilBothStored(1);
     await Promise.all([peer.present(next), server.present(next)]);
     running.publish("ingest", next.pem);
     running.publish("management", next.pem);
-    await untilStored("ingest", 2);
-    await untilStored("management", 2);
+    await untilBothStored(2);
     const opened = peer.opens.length;
     peer.disconnect();
     await expect.poll(() => peer.opens.length).toBeGreaterThan(opened);
@@ -100,8 +101,7 @@ describe("bundles of core", () => {
     running.publish("ingest", next.pem);
     running.publish("management", next.pem);
     await running.start();
-    await untilStored("ingest", 1, false);
-    await untilStored("management", 1, false);
+    await untilBothStored(1, false);
     await expect.poll(reported).toEqual({ ingest: 1, management: 1, pinned: false });
     const opened = running.peer.opens.length;
     running.peer.disconnect();
@@ -109,8 +109,7 @@ describe("bundles of core", () => {
     expect(await stored("ingest")).toMatchObject({ settled: false });
     running.publish("ingest", running.host.ca.pem);
     running.publish("management", running.server.caPem);
-    await untilStored("ingest", 2);
-    await untilStored("management", 2);
+    await untilBothStored(2);
   });
 
   it("cut nobody off by a root with the name of the one that works, which OpenSSL takes for it", async () => {
@@ -126,16 +125,14 @@ describe("bundles of core", () => {
     running.publish("ingest", impostor.pem + host.ca.pem);
     running.publish("management", unfit.pem);
     await running.start();
-    await untilStored("ingest", 1, false);
-    await untilStored("management", 1, false);
+    await untilBothStored(1, false);
     await expect.poll(reported).toEqual({ ingest: 1, management: 1, pinned: false });
     const opened = peer.opens.length;
     peer.disconnect();
     await expect.poll(() => peer.opens.length).toBeGreaterThan(opened);
     running.publish("ingest", host.ca.pem);
     running.publish("management", server.caPem);
-    await untilStored("ingest", 2);
-    await untilStored("management", 2);
+    await untilBothStored(2);
   });
 
   it("are settled only once the servers of both channels were verified by them alone", async () => {
@@ -150,8 +147,7 @@ describe("bundles of core", () => {
     expect(await stored("ingest")).toMatchObject({ number: 1, settled: false });
     await running.server.present(next);
     running.clock.skip(hourMs);
-    await untilStored("ingest", 1);
-    await untilStored("management", 1);
+    await untilBothStored(1);
   });
 
   it("that are refused are warnings, and tried again after an hour, or with another number", async () => {
@@ -246,8 +242,7 @@ describe("bundles of core", () => {
     running.publish("ingest", running.host.ca.pem);
     running.publish("management", running.host.ca.pem);
     await running.start();
-    await untilStored("ingest", 1);
-    await untilStored("management", 1);
+    await untilBothStored(1);
     expect(running.server.calls).toEqual([]);
   });
 

@@ -1,9 +1,11 @@
 /** What a seed decides before anything happens, and what of it a history leaves out. */
+
+import { createRandom } from "../fakes/entropy.ts";
 import { exportFaults } from "./export-faults.ts";
 import { budgetFault, faults, forgottenFault, olderFault } from "./faults.ts";
 import { hourFaults } from "./hour-faults.ts";
 import { laggingFault, streamFaults } from "./stream-faults.ts";
-import { createChance, createRandom } from "./world.ts";
+import { createChance } from "./world.ts";
 
 /** What a seed decides before anything happens. */
 export interface Plan {

@@ -11,6 +11,7 @@ import { hash } from "node:crypto";
 import TinyQueue from "tinyqueue";
 import type { Clock } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";
+import { createRandom } from "../fakes/entropy.ts";
 
 /** A process of a machine. */
 export interface Process {
@@ -268,17 +269,5 @@ export const createChance = (random: () => number): Chance => {
       if (items.length === 0) throw new Error("nothing to pick from");
       return items[Math.floor(fraction() * items.length)] as (typeof items)[number];
     },
-  };
-};
-
-/** SplitMix32: returns unsigned 32-bit integers. */
-export const createRandom = (seed: number): (() => number) => {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x9e3779b9) >>> 0;
-    let mixed = state;
-    mixed = Math.imul(mixed ^ (mixed >>> 16), 0x21f0aaad);
-    mixed = Math.imul(mixed ^ (mixed >>> 15), 0x735a2d97);
-    return (mixed ^ (mixed >>> 15)) >>> 0;
   };
 };

@@ -34,6 +34,12 @@ const beginLinked = async () => {
   await files.expectTexts(lines(1, 1));
 };
 
+/** Expects that all records have the name of the log. */
+const expectOneName = () =>
+  expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(
+    new Set([files.log()]),
+  );
+
 describe("links and directories", () => {
   it("follow a link to its file, and to the next one when it changes, without losing the end of the first", async () => {
     await beginLinked();
@@ -42,9 +48,7 @@ describe("links and directories", () => {
     renameSync(files.log("next"), files.log());
     appendFileSync(pod("0"), "line 2\nline 3\n");
     await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 4)));
-    expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(
-      new Set([files.log()]),
-    );
+    expectOneName();
   });
 
   it("find the rotated target of a link by its inode after a restart", async () => {
@@ -86,9 +90,7 @@ describe("rotation", () => {
     appendFileSync(files.log("app.log.1"), "line 9\n");
     files.write(10, 12);
     await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
-    expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(
-      new Set([files.log()]),
-    );
+    expectOneName();
   });
 
   it("by truncation: is detected also when the file has grown past the old offset", async () => {

@@ -74,6 +74,19 @@ describe("a driven fleet", async () => {
     close: () => undefined,
   };
 
+  const shared = {
+    clock: movedBySleep,
+    concurrency: 1,
+    withDatabase,
+    signal: new AbortController().signal,
+    progress: () => undefined,
+  };
+  const byOperator = {
+    ...shared,
+    operatorToken: () => test.bridgeToken("admin"),
+    bootstrap: null,
+  };
+
   it("appears in the live report as predicted, row by row, in all nine states and every kind of drift", async () => {
     const { report } = await driveFleet({
       scenario: "fleet-100",
@@ -82,14 +95,8 @@ describe("a driven fleet", async () => {
       durationSeconds: 360,
       run: "test",
       wire,
-      operatorToken: () => test.bridgeToken("admin"),
-      bootstrap: null,
-      clock: movedBySleep,
+      ...byOperator,
       isOld: true,
-      concurrency: 1,
-      withDatabase,
-      signal: new AbortController().signal,
-      progress: () => undefined,
     });
     expect(report.failures).toEqual({});
     expect(report.comparison?.differences).toEqual([]);
@@ -131,13 +138,7 @@ describe("a driven fleet", async () => {
         ...wire,
         forward: null,
       },
-      operatorToken: () => test.bridgeToken("admin"),
-      bootstrap: null,
-      clock: movedBySleep,
-      concurrency: 1,
-      withDatabase,
-      signal: new AbortController().signal,
-      progress: () => undefined,
+      ...byOperator,
     });
     expect(report.failures).toEqual({});
     expect(report.comparison?.differences).toEqual([]);
@@ -195,11 +196,8 @@ describe("a driven fleet", async () => {
       wire,
       operatorToken: null,
       bootstrap: { token: new Secret(token), identityPrefix },
-      clock: movedBySleep,
-      concurrency: 1,
-      withDatabase,
+      ...shared,
       signal,
-      progress: () => undefined,
     });
 
   it("ends at the first enrollment that core would reject for every host, and explains the code", async () => {
