@@ -13,7 +13,7 @@ import {
 import { Problem } from "../problems.ts";
 import type { Paged, PageRequest } from "../store/database/statements.ts";
 import type { HttpContext } from "./request.ts";
-import { ReasonCode, route } from "./route.ts";
+import { bearerOf, ReasonCode, route } from "./route.ts";
 import type {
   DocumentedReply,
   Guard,
@@ -276,11 +276,10 @@ const equalInConstantTime = (a: Uint8Array, b: Uint8Array) => {
 /** Admits anyone. The guard test lists by name each route that uses it. */
 export const anyone: Guard<null> = { describe: { kind: "open" }, admit: async () => null };
 
-/** Returns the token of `Authorization: Bearer <token>` (RFC 6750). Throws 401 `unauthenticated` without one. */
 const bearer = (c: HttpContext) => {
-  const match = /^Bearer ([A-Za-z0-9._~+/=-]{1,4096})$/i.exec(c.req.header("authorization") ?? "");
-  if (!match?.[1]) throw new Problem("unauthenticated");
-  return match[1];
+  const token = bearerOf(c);
+  if (token === undefined) throw new Problem("unauthenticated");
+  return token;
 };
 
 const holderOf = async (find: () => Promise<Operator>, needed: Scope): Promise<Operator> => {

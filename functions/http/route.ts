@@ -143,6 +143,10 @@ const unchangedTag = async (json: string) =>
 const matchesEtag = (header: string | undefined, etag: string) =>
   (header ?? "").split(",").some((part) => ["*", etag, `W/${etag}`].includes(part.trim()));
 
+/** Returns the token of `Authorization: Bearer <token>` (RFC 6750); undefined without one. */
+export const bearerOf = (c: HttpContext): string | undefined =>
+  /^Bearer ([A-Za-z0-9._~+/=-]{1,4096})$/i.exec(c.req.header("authorization") ?? "")?.[1];
+
 /** The largest body of an HTTP request, in bytes (docs/api.md). */
 export const bodyBytesMax = 1024 * 1024;
 

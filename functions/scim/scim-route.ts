@@ -7,7 +7,7 @@ import {
 import { scimMediaType, scimUrn } from "#proto/scim/resources.ts";
 import type { Origin } from "../domain/audit/audit-log.ts";
 import type { AuthenticateProvider } from "../domain/scim/authenticate-provider.ts";
-import { readJson } from "../http/route.ts";
+import { bearerOf, readJson } from "../http/route.ts";
 import type { Route } from "../http/route-definition.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 import type { ScimPage } from "../store/scim/filter.ts";
@@ -71,11 +71,8 @@ export const scimRoute =
     ),
     problems,
     handle: async (c) => {
-      const token = /^Bearer ([A-Za-z0-9._~+/=-]{1,4096})$/i.exec(
-        c.req.header("authorization") ?? "",
-      )?.[1];
       const origin = c.get("origin");
-      await authenticate(token, origin);
+      await authenticate(bearerOf(c), origin);
       const query = new URL(c.req.url).searchParams;
       const { status, body, location } = await handle({
         id: c.req.param("id")?.toLowerCase() ?? "",
