@@ -6,8 +6,7 @@ import { type DatabaseServer, queueRow, type Transaction } from "./database.ts";
 import type { ExecuteStatement } from "./export-statements.ts";
 import { createSinkStatements } from "./sink-statements.ts";
 import {
-  type Expression,
-  readExpression,
+  createEvaluate,
   type Scope,
   splitList,
   type Value,
@@ -31,12 +30,7 @@ const addSourceVolumes =
 /** Makes the function that executes them. */
 export const createAccountStatements = (server: DatabaseServer): ExecuteStatement => {
   const executeOther = createSinkStatements(server);
-  const expressions = new Map<string, Expression>();
-  const evaluate = (text: string, scope: Scope): Value => {
-    const expression = expressions.get(text) ?? readExpression(text);
-    expressions.set(text, expression);
-    return expression(scope);
-  };
+  const evaluate = createEvaluate();
 
   const select = async (
     open: Transaction,

@@ -4,14 +4,7 @@
  */
 import { currentTimeline, serverStart } from "#functions/store/database/identity.ts";
 import type { DatabaseServer, Transaction } from "./database.ts";
-import {
-  type Expression,
-  readExpression,
-  type Scope,
-  splitList,
-  type Value,
-  type Values,
-} from "./sql-expressions.ts";
+import { createEvaluate, type Scope, splitList, type Values } from "./sql-expressions.ts";
 import type { Tables } from "./tables.ts";
 
 /** Executes a statement with its parameters. */
@@ -50,12 +43,7 @@ function textOf(part: { queryChunks: readonly unknown[] }): string {
 
 /** Makes the function that executes them. */
 export const createExportStatements = (server: DatabaseServer): ExecuteStatement => {
-  const expressions = new Map<string, Expression>();
-  const evaluate = (text: string, scope: Scope): Value => {
-    const expression = expressions.get(text) ?? readExpression(text);
-    expressions.set(text, expression);
-    return expression(scope);
-  };
+  const evaluate = createEvaluate();
   const values: Scope["server"] = {
     now: () => server.now(),
     timeline: () => server.identity.timeline,

@@ -19,7 +19,7 @@ export interface Scope {
 }
 
 /** Returns the value in a scope. */
-export type Expression = (scope: Scope) => Value;
+type Expression = (scope: Scope) => Value;
 
 const tokenPattern =
   /\s+|'(?:[^']|'')*'|\$\d+|@\w+|\d+(?:\.\d+)?|"[^"]+"(?:\."[^"]+")?|[a-z_]\w*(?:\.\w+)?|::\w+|=>|<>|<=|>=|[()+\-*<>=,]/giy;
@@ -95,7 +95,7 @@ const comparisons: Readonly<Record<string, (order: number) => boolean>> = {
 };
 
 /** Reads an expression. Throws for what it does not know. */
-export const readExpression = (text: string): Expression => {
+const readExpression = (text: string): Expression => {
   const tokens = tokensOf(text);
   let at = 0;
   const peek = (): string => tokens[at]?.toLowerCase() ?? "";
@@ -251,4 +251,14 @@ export const readExpression = (text: string): Expression => {
   if (at < tokens.length)
     throw new Error(`the model does not read ${tokens.slice(at).join(" ")} in ${text}`);
   return expression;
+};
+
+/** Creates the function that evaluates the text of an expression, which it reads once. */
+export const createEvaluate = () => {
+  const expressions = new Map<string, Expression>();
+  return (text: string, scope: Scope): Value => {
+    const expression = expressions.get(text) ?? readExpression(text);
+    expressions.set(text, expression);
+    return expression(scope);
+  };
 };

@@ -36,11 +36,20 @@ const nextStream = (() => {
   return () => `SVC_INGEST_${++streams}`;
 })();
 
-/** Runs the steps, one after the other, and returns what each resolved with or how it failed. */
-const outcomesOf = async (
+/** Connects to a server that stops with the test. */
+const connectToNats = async () => {
+  const nats = await startNats();
+  onTestFinished(() => nats.stop());
+  const connection = await connect({ servers: nats.addresses });
+  onTestFinished(() => connection.close());
+  return connection;
+};
+
+/** Creates the streams, and what publishes to them. */
+const openStreams = async (
   connection: NatsConnection,
   stream: string,
-  steps: readonly StreamStep[],
+  clock: Clock = systemClock,
 ) => {
   const manager = await jetstreamManager(connection);
   const names = await prepareStreams(manager, {
@@ -50,7 +59,16 @@ const outcomesOf = async (
     maxAgeSeconds: 0,
   });
   const observe = { published: () => undefined, publishFailed: () => undefined };
-  const publisher = createPublisher({ connection, clock: systemClock, observe });
+  return { manager, names, publisher: createPublisher({ connection, clock, observe }) };
+};
+
+/** Runs the steps, one after the other, and returns what each resolved with or how it failed. */
+const outcomesOf = async (
+  connection: NatsConnection,
+  stream: string,
+  steps: readonly StreamStep[],
+) => {
+  const { manager, names, publisher } = await openStreams(connection, stream);
   const ends = new Map<string, number>();
   const run = async ({ act, subject, off, sequence }: StreamStep) => {
     const of = subject.startsWith("svc.queue") ? names.queues : names.envelopes;
@@ -118,10 +136,7 @@ const outcomesOf = async (
 it.skipIf(!(await canStartNats()))(
   "the model of JetStream stores and finds what nats-server does",
   async () => {
-    const nats = await startNats();
-    onTestFinished(() => nats.stop());
-    const connection = await connect({ servers: nats.addresses });
-    onTestFinished(() => connection.close());
+    const connection = await connectToNats();
     const property = fc.asyncProperty(
       fc.array(streamStep, { minLength: 1, maxLength: 15 }),
       fc.boolean(),
@@ -159,15 +174,8 @@ const deliveriesOf = async (
   { clock, stream }: { clock: Clock; stream: string },
   steps: readonly ConsumerStep[],
 ) => {
-  const manager = await jetstreamManager(connection);
-  const { queues } = await prepareStreams(manager, {
-    stream,
-    replicas: 1,
-    durability: "replicated",
-    maxAgeSeconds: 0,
-  });
-  const observe = { published: () => undefined, publishFailed: () => undefined };
-  const publisher = createPublisher({ connection, clock, observe });
+  const { manager, names, publisher } = await openStreams(connection, stream, clock);
+  const { queues } = names;
   const open = async (from: number) => {
     await manager.consumers.delete(stream, consumerName).catch(() => undefined);
     await manager.consumers.add(stream, {
@@ -225,10 +233,7 @@ const deliveryMs = 50;
 it.skipIf(!(await canStartNats()))(
   "the model of a consumer delivers what nats-server does",
   async () => {
-    const nats = await startNats();
-    onTestFinished(() => nats.stop());
-    const connection = await connect({ servers: nats.addresses });
-    onTestFinished(() => connection.close());
+    const connection = await connectToNats();
     const property = fc.asyncProperty(
       fc.array(consumerStep, { minLength: 1, maxLength: 8 }),
       async (steps) => {

@@ -10,22 +10,22 @@ const copiedHost = (scene: Scene, draw: number) => {
   return host;
 };
 
+const ofCopy = {
+  id: "Q11",
+  recoveryMs: { max: 5_000 },
+  pause: { of: "each", msMax: 5_000 },
+  touches: ["copies"],
+  concerned: (scene, draw) => scene.hostIds.length + copiedIndex(scene, draw),
+} as const satisfies Partial<Fault>;
+
 /** Faults after which two copies of one thing exist, or an older one: queues and core's database. */
 export const restoreFaults: Readonly<Record<string, Fault>> = {
   "restore a copy of a queue": {
-    id: "Q11",
-    recoveryMs: { max: 5_000 },
-    pause: { of: "each", msMax: 5_000 },
-    touches: ["copies"],
-    concerned: (scene, draw) => scene.hostIds.length + copiedIndex(scene, draw),
+    ...ofCopy,
     inject: (scene, draw) => copiedHost(scene, draw).restore(seconds(draw, 1, 4), (draw * 97) % 1),
   },
   "run a copy of a queue": {
-    id: "Q11",
-    recoveryMs: { max: 5_000 },
-    pause: { of: "each", msMax: 5_000 },
-    touches: ["copies"],
-    concerned: (scene, draw) => scene.hostIds.length + copiedIndex(scene, draw),
+    ...ofCopy,
     inject: (scene, draw) => copiedHost(scene, draw).runCopy(seconds(draw, 1, 4)),
   },
   "restore the database from a backup": {
