@@ -226,26 +226,29 @@ describe("the version chart", () => {
     });
   });
 
-  it("combines the rest in one row, whose filter excludes the others", () => {
+  it("combines the rest in one row, whose filter excludes the others, once it is the smallest", () => {
     const versions = [5, 4, 3, 2, 1].map((count) => version(`1.${count}.0`, count, count > 1));
     const rest = layOutVersions(facets({ versions })).at(-1);
     expect(rest).toMatchObject({
-      label: "3 other versions",
-      count: 6,
+      label: "2 other versions",
+      count: 3,
       note: "some unsupported",
       marked: true,
     });
-    expect(rest?.filter).toEqual({ notVersion: ["1.5.0", "1.4.0"] });
-    const supported = layOutVersions(
-      facets({ versions: versions.slice(0, 4), versions_other: 30 }),
-    ).at(-1);
-    expect(supported).toMatchObject({
-      label: "other versions",
-      count: 35,
-      note: "",
-      marked: false,
-    });
-    expect(supported?.filter).toEqual({ notVersion: ["1.5.0", "1.4.0"] });
+    expect(rest?.filter).toEqual({ notVersion: ["1.5.0", "1.4.0", "1.3.0"] });
+    const unnamed = layOutVersions(facets({ versions: versions.slice(0, 4), versions_other: 2 }));
+    expect(unnamed.map(({ count }) => count)).toEqual([5, 4, 3, 2, 2]);
+    expect(unnamed.at(-1)).toMatchObject({ label: "other versions", note: "", marked: false });
+  });
+
+  it("names the last version instead of one other", () => {
+    const versions = [58, 17, 15, 10].map((count) => version(`1.${count}.0`, count));
+    expect(layOutVersions(facets({ versions })).map(({ label }) => label)).toEqual([
+      "1.58.0",
+      "1.17.0",
+      "1.15.0",
+      "1.10.0",
+    ]);
   });
 
   it("is empty without versions", () => expect(layOutVersions(facets())).toEqual([]));

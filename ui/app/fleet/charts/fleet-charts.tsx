@@ -92,7 +92,12 @@ const cutName = (name: string) =>
 
 /** A horizontal bar for each version: its name before, its count and fault after. */
 const VersionChart = (props: { title: string; rows: readonly VersionRow[]; hrefOf: HrefOf }) => (
-  <Chart title={props.title} bars={props.rows} orientation="vertical">
+  <Chart
+    title={props.title}
+    bars={props.rows}
+    height={Math.max(chartHeight, props.rows.length * versionRowHeight)}
+    orientation="vertical"
+  >
     {(hatching, roving) => (
       <Index each={props.rows}>
         {(row, index) => {
@@ -131,6 +136,7 @@ const Chart = (props: {
   title: string;
   bars: readonly Bar[];
   dense?: boolean;
+  height?: number;
   orientation?: "vertical";
   children: (hatching: string, roving: Roving) => JSX.Element;
 }) => {
@@ -141,7 +147,7 @@ const Chart = (props: {
       class="chart"
       classList={{ "chart-dense": props.dense ?? false }}
       width="100%"
-      height={chartHeight}
+      height={props.height ?? chartHeight}
       role="toolbar"
       aria-orientation={props.orientation}
       aria-label={`${props.title}: filters`}

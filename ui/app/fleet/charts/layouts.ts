@@ -268,14 +268,26 @@ export interface VersionRow extends Bar {
 
 /** Rows of 24 px, so that each is a target large enough to hit. */
 export const versionRowHeight = 24;
-const rowsMax = 3;
+/** There is room for as many without scrolling. */
+const rowsMin = 3;
 
 /** The start and the greatest width of the bars, in percent; names are to the left, counts to the right. */
 export const versionBars = { x: 36, width: 14 } as const;
 
-/** Lays out a row for each of the most frequent versions and one for the rest; unsupported ones are marked. */
+/** Returns how many versions have a row: all, or so many that the others together are fewer than the last one. */
+const shownVersions = (versions: FleetFacets["versions"], unnamed: number): number => {
+  let others = versions.reduce((sum, { count }) => sum + count, unnamed);
+  const isEnough = versions.findIndex(({ count }, index) => {
+    others -= count;
+    const isOneLeft = unnamed === 0 && index + 2 === versions.length;
+    return index + 2 >= rowsMin && others <= count && !isOneLeft;
+  });
+  return isEnough < 0 ? versions.length : isEnough + 1;
+};
+
+/** Lays out a row for each of the most frequent versions, and one for the rest, which is the smallest; unsupported ones are marked. */
 export const layOutVersions = ({ versions, versions_other }: FleetFacets): VersionRow[] => {
-  const shown = versions.length <= rowsMax && versions_other === 0 ? rowsMax : rowsMax - 1;
+  const shown = shownVersions(versions, versions_other);
   const others = versions.slice(shown);
   const othersCount = others.reduce((sum, { count }) => sum + count, versions_other);
   const hasUnsupported = others.some(({ supported }) => !supported);
