@@ -2121,6 +2121,8 @@ export type Forwarding = Array<'forwarding' | 'stopped' | 'never'> | 'forwarding
 
 export type From = string;
 
+export type HealthQ = Array<string> | string;
+
 export type Heartbeat = Array<'recent' | 'never'> | 'recent' | 'never';
 
 export type HeartbeatOlderThanSeconds = number;
@@ -2135,11 +2137,6 @@ export type Host = string;
 export type Hostname = Array<string> | string;
 
 export type Id = string;
-
-/**
- * must not hold control characters; must be well-formed Unicode
- */
-export type IdentitiesQ = string;
 
 export type Identity = Array<string> | string;
 
@@ -2257,7 +2254,10 @@ export type PolicyId = string;
 
 export type Progress = Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
 
-export type Q = Array<string> | string;
+/**
+ * must not hold control characters; must be well-formed Unicode
+ */
+export type Q = string;
 
 export type QueueAboveBytes = number;
 
@@ -3898,6 +3898,10 @@ export type ListInventoryData = {
     path?: never;
     query?: {
         status?: 'expected' | 'missing' | 'unexpected' | 'gone';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
         limit?: number;
         cursor?: string;
     };

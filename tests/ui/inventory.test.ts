@@ -55,6 +55,18 @@ describe("an inventory", () => {
     expect(messages).toEqual([]);
   });
 
+  it("is asked by a search that finds no host", async () => {
+    const { page, messages } = await visit("/fleet?q=SHOP-3");
+    await page
+      .getByText("Expected by the inventory, and never enrolled: shop-3.", { exact: true })
+      .waitFor();
+    await page.goto("/fleet?q=shop-9");
+    await waitForHeading(page, "No host matches");
+    await page.waitForLoadState("networkidle");
+    expect(await page.getByText("Expected by").count()).toBe(0);
+    expect(messages).toEqual([]);
+  });
+
   it("has no axe violation and no sideways scroll", async () => {
     expect(await flawsAt("/access/inventory", "stray-1")).toEqual([]);
     expect(await flawsAt("/fleet", "Inventory:")).toEqual([]);

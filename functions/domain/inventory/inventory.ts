@@ -101,10 +101,10 @@ interface ComparedInventory {
   page: Paged<InventoryItem>;
 }
 
-/** Returns the number of hosts with each status, and a page of those with these statuses. */
+/** Returns the number of hosts with each status, and a page of those with these statuses and this text in their names. */
 export const compareWithFleet = async (
   core: ReadCore,
-  statuses: readonly InventoryStatus[],
+  wanted: store.WantedHosts,
   page: PageRequest,
 ): Promise<ComparedInventory> => {
   const inventory = await store.findInventory(core.db);
@@ -112,7 +112,7 @@ export const compareWithFleet = async (
   const rules = await readFleetRules(core);
   const [counts, rows] = await Promise.all([
     store.countInventory(core.db, rules),
-    store.listInventory(core.db, statuses, rules, page),
+    store.listInventory(core.db, wanted, rules, page),
   ]);
   return { inventory, counts, page: rows };
 };

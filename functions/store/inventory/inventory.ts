@@ -124,19 +124,26 @@ const hostsOf = (status: InventoryStatus, rules: FleetRules): SQL => {
         where (removed_at is null) = ${status === "expected"} and identity_id in (select identity_id ${ofFleet})`;
 };
 
-/** Finds a page of hosts with these statuses, by name, and by identity where several share a name. */
+/** Which hosts of inventory and fleet are listed; an empty text is in every name. */
+export interface WantedHosts {
+  statuses: readonly InventoryStatus[];
+  text: string;
+}
+
+/** Finds a page of wanted hosts, by name, and by identity where several share a name. */
 export const listInventory = async (
   db: Executor,
-  statuses: readonly InventoryStatus[],
+  { statuses, text }: WantedHosts,
   rules: FleetRules,
   { after, limit }: PageRequest,
 ): Promise<Paged<InventoryItem>> => {
   const [name, identity] = after === null ? [] : (JSON.parse(after) as string[]);
   const parts = statuses.map((status) => hostsOf(status, rules));
   const beyond =
-    name === undefined ? sql`` : sql`where (name, coalesce(identity, '')) > (${name}, ${identity})`;
+    name === undefined ? sql`` : sql`and (name, coalesce(identity, '')) > (${name}, ${identity})`;
   const rows = await db.execute<{ [Column in keyof InventoryItem]: InventoryItem[Column] }>(sql`
-    select * from (${sql.join(parts, sql` union all `)}) items ${beyond} order by name, coalesce(identity, ''), status limit ${limit + 1}`);
+    select * from (${sql.join(parts, sql` union all `)}) items
+    where strpos(lower(name), lower(${text})) > 0 ${beyond} order by name, coalesce(identity, ''), status limit ${limit + 1}`);
   return paged(rows, { limit }, (last) => JSON.stringify([last.name, last.identity ?? ""]));
 };
 

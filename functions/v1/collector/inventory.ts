@@ -23,7 +23,7 @@ import {
   inventoryHostsMax,
 } from "#proto/inventory/inventory.ts";
 import { isLabelKey } from "#proto/labels.ts";
-import { QueryFlag } from "#proto/values.ts";
+import { Identifier, QueryFlag } from "#proto/values.ts";
 
 /** The route that compares the inventory with the fleet, by name. */
 export const inventoryReports = (core: ReadCore) =>
@@ -35,12 +35,13 @@ export const inventoryReports = (core: ReadCore) =>
         query: Query,
         returns: ["A page of hosts", InventoryReport],
         handle: async ({ query }) => {
-          const { status, limit } = query;
-          const list = `inventory ${status ?? ""}`;
+          const { status, limit, q: text = "" } = query;
+          const list = `inventory ${status ?? ""} ${text}`;
           const [after = null] = await cursors.open(list, query.cursor);
           const statuses = status === undefined ? inventoryStatuses : [status];
           const now = core.clock.now();
-          const { inventory, counts, page } = await compareWithFleet(core, statuses, {
+          const wanted = { statuses, text };
+          const { inventory, counts, page } = await compareWithFleet(core, wanted, {
             after,
             limit,
           });
@@ -61,6 +62,8 @@ const Query = v.strictObject({
   status: v.optional(
     v.picklist(inventoryStatuses, `must be one of ${inventoryStatuses.join(", ")}`),
   ),
+  /** A part of the name, in any case. */
+  q: v.optional(Identifier(256)),
   ...listFields,
 });
 

@@ -24,6 +24,7 @@ import { createListHistory } from "./view/create-list-history.ts";
 import {
   aboutPath,
   type FleetView,
+  nameIn,
   parseView,
   reportPath,
   sortPath,
@@ -384,10 +385,6 @@ const Drawer = (props: PartProps<"view" | "closeDrawer">) => {
 /** Reports whether the view shows less than the whole fleet. */
 const isNarrowed = ({ filter, cursor, at }: FleetView) =>
   at !== undefined || cursor !== undefined || Object.keys(filter).length > 0;
-
-/** Returns the name of a host that a view of now searches for. */
-const nameIn = ({ filter: { text, device, identity, hostname }, at }: FleetView) =>
-  at === undefined ? [text, device, identity, hostname].flat().find(Boolean) : undefined;
 
 /** Returns the report if it has notices of core. */
 const withNotices = (report: FleetHealthReport | undefined): FleetHealthReport | undefined =>

@@ -1,9 +1,14 @@
 import { Match, Show, Switch } from "solid-js";
+import { InventoryReport } from "#proto/inventory/inventory.ts";
 import type { ApiProblem } from "../api/api-client.ts";
+import { createReport } from "../api/live-report.tsx";
+import { withQuery } from "../browser/with-query.ts";
 import { LoadFailure, lazyPart, Notice } from "../design/report-parts.tsx";
+import { plainText } from "../format/format.ts";
 import {
   defaultView,
   type FleetView,
+  nameIn,
   viewPath,
   withFilter,
   withPage,
@@ -52,6 +57,25 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
   </div>
 );
 
+/** Says which hosts of the inventory have a text in their name and never enrolled; nothing without one. */
+const ExpectedHosts = (props: { name: string }) => {
+  const report = createReport({
+    schema: InventoryReport,
+    path: () =>
+      withQuery("/api/core/collector/inventory", { status: "missing", q: props.name, limit: 5 }),
+  });
+  const names = () => report.current()?.items.map(({ name }) => plainText(name)) ?? [];
+  return (
+    <Show when={names().length > 0}>
+      <p>
+        Expected by the <a href="/access/inventory?status=missing">inventory</a>, and never
+        enrolled: {names().join(", ")}
+        {report.current()?.next_cursor ? " and others" : ""}.
+      </p>
+    </Show>
+  );
+};
+
 const NoHosts = (props: { view: FleetView }) => (
   <Switch fallback={<FirstHost />}>
     <Match when={props.view.cursor !== undefined}>
@@ -70,6 +94,7 @@ const NoHosts = (props: { view: FleetView }) => (
         link="Clear all filters"
       >
         <p>Remove a filter above, or clear them all.</p>
+        <Show when={nameIn(props.view)}>{(name) => <ExpectedHosts name={name()} />}</Show>
       </Notice>
     </Match>
     <Match when={props.view.at}>

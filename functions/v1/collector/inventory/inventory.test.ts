@@ -115,6 +115,10 @@ describe("an inventory", () => {
     await putJson([{ name: "c" }]);
     expect(await statuses()).toEqual(["a gone", "c expected", `${identityPrefix}b gone`]);
     expect((await list("?status=gone&limit=1")).items.map(({ name }) => name)).toEqual(["a"]);
+    expect((await list(`?status=gone&q=${identityPrefix.toUpperCase()}`)).items).toMatchObject([
+      { name: `${identityPrefix}b` },
+    ]);
+    expect((await list("?q=%25")).items).toEqual([]);
     expect(await fleetOf("gone")).toEqual(["a", "b"]);
     expect(await fleetOf("expected")).toEqual(["c"]);
     expect(await samples()).toEqual([

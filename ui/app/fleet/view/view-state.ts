@@ -72,6 +72,13 @@ export const linkFaults = (search: string): readonly string[] => {
   ];
 };
 
+/** Returns the name of a host that a view of now searches for. */
+export const nameIn = ({
+  filter: { text, device, identity, hostname },
+  at,
+}: FleetView): string | undefined =>
+  at === undefined ? [text, device, identity, hostname].flat().find(Boolean) : undefined;
+
 const apiPath = "/api/core/collector/health";
 
 /** Returns the address of a view, always in the same order; `parseView` is its inverse. */
