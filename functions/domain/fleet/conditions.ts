@@ -101,7 +101,7 @@ const explanations: Record<FleetCondition, Explain> = {
         }
       : {
           since: countedAfter(ms(row.last_heartbeat_at), staleAfterSeconds, outages),
-          evidence: `last heartbeat ${ageSeconds(row.last_heartbeat_at, now)} s ago, threshold ${staleAfterSeconds} s${outageEvidence(ms(row.last_heartbeat_at), now, outages)}`,
+          evidence: `last heartbeat ${ageSeconds(row.last_heartbeat_at, now)} s ago, threshold ${staleAfterSeconds} s${outageEvidence(ms(row.last_heartbeat_at), now, outages)}${row.forwarding === "forwarding" ? ", still forwards" : ""}`,
         },
   cert_expiring: (row, { certExpiringFraction }, now) => {
     const lifetime = ms(row.certificate_not_after) - ms(row.certificate_issued_at);

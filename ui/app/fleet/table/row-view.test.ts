@@ -163,11 +163,22 @@ describe("a row of the table", () => {
     expect(groups(one, one, other)).toEqual([1, 1, 2]);
     expect(groups(one, other, other)).toEqual([1, 2, 2]);
     expect(groups(null, one, other)).toEqual([0, 1, 2]);
-    expect(groups(null, null, null)).toEqual([0, 0, 0]);
+    expect(groups(null, null, null)).toEqual([0]);
     expect(rowView(healthy, now).hashes[0]).toEqual({ label: "desired", text: "aaaaaa", group: 1 });
+    const same = { ...healthy.config, last_known_good_config_hash: one };
+    const { hashes, hashesRead } = rowView({ ...healthy, config: same }, now);
+    expect(hashes).toHaveLength(1);
+    expect(hashesRead).toBe("desired, running, last known good aaaaaa");
     expect(rowView(healthy, now).hashesRead).toBe(
       "desired aaaaaa, running aaaaaa, last known good bccccc",
     );
+  });
+
+  it("says of a stale host that it still forwards", () => {
+    const conditions = [{ state: "stale" as const, since: "2026-11-20T16:48:00Z", evidence: "" }];
+    const stale = { ...healthy, state: "stale" as const, conditions };
+    expect(rowView(stale, now).since).toBe("still forwards, for 12 min");
+    expect(rowView({ ...stale, forwarding: "stopped" }, now).since).toBe("for 12 min");
   });
 
   it("shows how long the state has applied, and how many other conditions apply", () => {

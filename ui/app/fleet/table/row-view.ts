@@ -109,13 +109,18 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
   labels: row.labels,
 });
 
-const conditionView = ({ conditions, hold }: FleetHealthRow, now: number, zone: TimeZone) => {
+const conditionView = (
+  { state, forwarding, conditions, hold }: FleetHealthRow,
+  now: number,
+  zone: TimeZone,
+) => {
   const [first, ...others] = conditions;
   const also = others.length === 0 ? "" : `, +${others.length} more`;
   return {
-    /** That its budget holds it, how long the state has applied, and how many other conditions apply; empty when healthy. */
+    /** That its budget holds it or that it forwards, how long the state has applied, and how many others apply; empty when healthy. */
     since: [
       hold && "held by its budget",
+      state === "stale" && forwarding === "forwarding" && "still forwards",
       first && `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
     ]
       .filter(Boolean)
@@ -176,13 +181,19 @@ export const configHashes = ({
     ["last known good", good],
   ] as const;
 
+/** Returns the hashes of a config: one for all of them if they are equal. */
 const hashViews = (config: FleetHealthRow["config"]): readonly HashView[] => {
-  const groups: string[] = [];
-  return configHashes(config).map(([label, hash]) => {
-    if (hash === null) return { label, text: "none", group: 0 };
-    if (!groups.includes(hash)) groups.push(hash);
-    return { label, text: hash.slice(0, 6), group: groups.indexOf(hash) + 1 };
-  });
+  const hashes = configHashes(config);
+  const groups = [...new Set(hashes.flatMap(([, hash]) => hash ?? []))];
+  const views = hashes.map(([label, hash]) => ({
+    label,
+    text: hash?.slice(0, 6) ?? "none",
+    group: hash === null ? 0 : groups.indexOf(hash) + 1,
+  }));
+  const [first, ...others] = views;
+  return first && others.every(({ group }) => group === first.group)
+    ? [{ ...first, label: views.map(({ label }) => label).join(", ") }]
+    : views;
 };
 
 /** Returns by which budget a host is held, and until when. */
