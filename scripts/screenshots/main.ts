@@ -56,7 +56,7 @@ const picturesOf = (identityId: string): readonly Picture[] => [
     path: `/fleet?id=${identityId}`,
     width: 1100,
     height: 1030,
-    ready: "Config assigned",
+    ready: "assigned the config",
   },
   {
     name: "chat",

@@ -92,7 +92,7 @@ it("works by keyboard alone: rows, drawer, exports, help", async () => {
   await expect.poll(focused).toBe("edge-1");
   await page.keyboard.press("Enter");
   await drawerShows(page, "edge-1");
-  await see(page, "Enrolled by");
+  await see(page, "enrolled with the certificate");
   await page.keyboard.press("j");
   await drawerShows(page, "edge-2");
   await page.keyboard.press("Escape");

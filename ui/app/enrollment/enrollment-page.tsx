@@ -1,10 +1,10 @@
 import { Show } from "solid-js";
 import { EnrollmentReport } from "#proto/operator/enrollment.ts";
+import { RefusedHosts } from "../audit/host-events.tsx";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordTable } from "../design/records.tsx";
 import { List, LoadFailure, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { RefusedHosts } from "../host/host-events.tsx";
 import { createPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import {
   type CountedReason,

@@ -47,7 +47,7 @@ const Notices = lazyPart(
 );
 const RefusedHosts = lazyPart(
   "The refused enrollments",
-  async () => (await import("../host/host-events.tsx")).RefusedHosts,
+  async () => (await import("../audit/host-events.tsx")).RefusedHosts,
 );
 const loadNoRows = async () => (await import("./no-rows.tsx")).NoRows;
 const FailedRows = lazyPart("The reason of the failure", loadNoRows);

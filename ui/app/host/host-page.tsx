@@ -7,6 +7,7 @@ import { HostDiagView } from "#proto/operator/host-diag.ts";
 import { isUuid } from "#proto/values.ts";
 import { type ApiClient, type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
 import { createReport, UpdatesProvider } from "../api/live-report.tsx";
+import { HostEvents, RefusedHosts } from "../audit/host-events.tsx";
 import { HostHours } from "../completeness/host-hours.tsx";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
@@ -18,7 +19,6 @@ import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { createPage, PageHead, Time, TimeCell } from "../shell/page.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
-import { HostEvents, RefusedHosts } from "./host-events.tsx";
 import "./host.css";
 
 /** `/hosts/{host}`: one host by its id. An identity or a device id leads to the host of that name. */

@@ -1,6 +1,5 @@
-import type { AuditAction } from "#proto/audit-actions.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
-import type { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/host.ts";
+import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
 import type { FleetCondition } from "#proto/fleet-health/vocabulary.ts";
 import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
 import {
@@ -11,7 +10,6 @@ import {
   formatShare,
   formatTimestamp,
   formatUntil,
-  inWords,
   plainName,
   plainText,
   type TimeZone,
@@ -35,11 +33,13 @@ const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">
 
 /** The parts of a host's detail that decide how it can enroll again. */
 type AdvisedHost = Pick<FleetHealthDetail, "policy"> & {
-  item: Pick<FleetHealthRow, "certificate">;
+  item: Pick<FleetHealthRow, "certificate" | "forwarding">;
 };
 
 /** Returns the advice to an operator for a condition. An enrollment is advised only where core accepts it. */
 export const adviceOn = (condition: FleetCondition, { policy, item }: AdvisedHost): string => {
+  if (condition === "stale" && item.forwarding === "forwarding")
+    return "It still forwards, so the host and its collector run: check that core's API is reachable from there, and the host's clock. svc-collector status says why a heartbeat fails.";
   if (condition !== "renewal_failed") return conditionAdvice[condition];
   const failed = "An expired or rejected certificate does not renew by itself";
   if (item.certificate.status !== "active" || policy.reenrollment === "replace")
@@ -85,28 +85,17 @@ const timestampView = (relative: string, at: string, zone: TimeZone): TimestampV
   iso: at,
 });
 
-/** A config hash in full; `same` names an earlier hash that it equals. */
-interface HashLine {
-  label: string;
-  hash: string | null;
-  same: string | undefined;
-}
-
-/** Returns the three hashes of a config. */
-export const hashLines = (config: FleetHealthRow["config"]): HashLine[] => {
-  const lines = configHashes(config);
-  return lines.map(([label, hash], index) => ({
-    label,
+/** Returns the hashes of a config in full, equal ones once, under the names of all that have them. */
+export const hashLines = (
+  config: FleetHealthRow["config"],
+): { label: string; hash: string | null }[] =>
+  [...Map.groupBy(configHashes(config), ([, hash]) => hash)].map(([hash, lines]) => ({
+    label: lines.map(([label]) => label).join(", "),
     hash,
-    same: lines.slice(0, index).find(([, before]) => before !== null && before === hash)?.[0],
   }));
-};
 
 /** A name and its value. */
 type Fact = readonly [name: string, value: string];
-
-/** A fact of an event, with the page of what it names. */
-type HistoryFact = readonly [name: string, value: string, href?: string];
 
 /** Returns the queue's figures from the last heartbeat; none without one. */
 export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => {
@@ -161,77 +150,6 @@ const fact = <Value>(
   value: Value | null,
   format: (value: Value) => string,
 ): Fact[] => (value === null ? [] : [[name, format(value)]]);
-
-/** Returns an event in words, by its outcome; an unknown one by its name. */
-export const eventTitle = ({
-  action,
-  outcome,
-}: Pick<FleetHistoryEvent, "action" | "outcome">): string => {
-  const known = Object.entries(eventTitles).find(([name]) => name === action)?.[1];
-  const [success, failure] = known ?? [action, `${action}: failed`];
-  return outcome === "success" ? success : failure;
-};
-
-/** The events of hosts and certificates: a drawer has no others. */
-const eventTitles: Readonly<
-  Partial<Record<AuditAction, readonly [success: string, failure: string]>>
-> = {
-  "collector.enroll": ["Enrolled", "Enrollment rejected"],
-  "certificate.renew": ["Certificate renewed", "Renewal failed"],
-  "certificate.revoke": ["Certificate revoked", "Certificate revocation failed"],
-  "certificate.reuse_refused": [
-    "Replaced certificate used again",
-    "Replaced certificate used again and rejected",
-  ],
-  "budget.hold": ["Held by its budget", "Holding it failed"],
-  "budget.release": ["Held by its budget no longer", "Releasing it failed"],
-  "identity.revoke": ["Identity revoked", "Identity revocation failed"],
-  "identity.clone_suspected": [
-    "Two processes use one certificate",
-    "Two processes use one certificate",
-  ],
-  "queue.close": ["Queue closed", "Queue not closed"],
-  "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],
-  "ingest.gap": ["Envelopes lost by the store", "Envelopes lost by the store"],
-  "ingest.repeat": ["Envelopes perhaps stored twice", "Envelopes perhaps stored twice"],
-  "account.refuse": ["Account refused", "Account refused"],
-  "config.assign": ["Config assigned", "Config assignment failed"],
-  "config.clear": ["Config assignment cleared", "Clearing the config assignment failed"],
-  "config.rollback": ["Config rolled back", "Config rollback failed"],
-  "host.nudge": ["Asked to act now", "Asking it to act now failed"],
-  "host_diag.request": ["Diagnostics requested", "Requesting diagnostics failed"],
-  "host_diag.read": ["Diagnostics read", "Reading diagnostics failed"],
-  "telemetry.read": ["Telemetry read", "Reading telemetry failed"],
-};
-
-/** Names that the drawer shows already or cannot put into words: the page of the host has them. */
-const isLeftOut = (name: string) =>
-  name === "identity" || name === "config_hash" || /_(id|sha256)$/.test(name);
-
-/** Returns the details of an event in their order, nested ones as JSON: a config as a link by its hash, no other ids. */
-export const historyFacts = ({
-  reason_code,
-  details,
-}: Pick<FleetHistoryEvent, "reason_code" | "details">): HistoryFact[] => {
-  const { config_id: configId, config_hash: hash } = details;
-  return [
-    ...fact("reason", reason_code, String),
-    ...(typeof configId === "string" && typeof hash === "string"
-      ? [["config", hash.slice(0, 6), `/changes/configs/${configId}`] as const]
-      : []),
-    ...Object.entries(details)
-      .filter(
-        ([name, value]) =>
-          value !== null && value !== undefined && value !== "" && !isLeftOut(name),
-      )
-      .map(
-        ([name, value]): Fact => [
-          inWords(name),
-          typeof value === "object" ? JSON.stringify(value) : String(value),
-        ],
-      ),
-  ];
-};
 
 /**
  * Describes a problem with the forwarding of a host, on which its state does not depend: that it stopped or never began, or that its budget

@@ -1,7 +1,8 @@
 import { Index, type JSX, Show } from "solid-js";
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
-import type { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/host.ts";
+import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
 import { UpdatesProvider, useUpdates } from "#ui/app/api/live-report.tsx";
+import { HostEvents } from "#ui/app/audit/host-events.tsx";
 import { CopyButton } from "#ui/app/design/buttons.tsx";
 import { StateMark } from "#ui/app/design/icon.tsx";
 import { LabelLinks } from "#ui/app/design/records.tsx";
@@ -13,17 +14,14 @@ import {
   plainText,
 } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
-import { OutageEntry, withOutages } from "../summary/outages.tsx";
 import { Volume } from "../volume/volume.tsx";
 import {
   adviceOn,
   configNotes,
   dueView,
-  eventTitle,
   forwarderText,
   forwardingNote,
   hashLines,
-  historyFacts,
   isForwardingWell,
   pastView,
   processFacts,
@@ -74,9 +72,13 @@ export const Detail = (props: DetailProps & { withoutTimeline?: boolean }) => {
       </Section>
       {/* The page of a host has them at its top, and its own timeline. */}
       <Show when={!props.withoutTimeline}>
-        <Section title="Timeline">
-          <Timeline detail={props.detail} />
-        </Section>
+        <HostEvents
+          id={item().identity_id}
+          title="Timeline"
+          kind="all"
+          until={props.detail.at}
+          outages={props.detail.outages}
+        />
         <Show when={Object.keys(item().labels).length > 0}>
           <Section title="Labels">
             <LabelLinks labels={item().labels} />
@@ -167,28 +169,6 @@ const ConfigErrors = (props: { errors: readonly string[]; label: string }) => (
   </Show>
 );
 
-/** Its events, and the outages of core between them. */
-const Timeline = (props: DetailProps) => {
-  const entries = () =>
-    withOutages(props.detail.history, props.detail.outages, { timeOf: ({ at }) => at });
-  return (
-    <Show when={entries().length > 0} fallback={<p class="quiet">No events recorded.</p>}>
-      <ol class="timeline">
-        <Index each={entries()}>
-          {(entry) => (
-            <>
-              <Show when={entry().event}>{(event) => <TimelineEvent event={event()} />}</Show>
-              <Show when={entry().outage}>
-                {(outage) => <OutageEntry outage={outage()} at={<Past at={outage().began_at} />} />}
-              </Show>
-            </>
-          )}
-        </Index>
-      </ol>
-    </Show>
-  );
-};
-
 /** When it was last heard of, what it said of its connection, and what was lost. */
 const Signals = (props: DetailProps) => {
   const item = () => props.detail.item;
@@ -259,7 +239,7 @@ const Losses = (props: DetailProps) => (
   </>
 );
 
-/** The three hashes of its config, and which of them are equal. */
+/** The hashes of its config, equal ones once. */
 const Hashes = (props: DetailProps) => (
   <dl class="facts">
     <Index each={hashLines(props.detail.item.config)}>
@@ -270,12 +250,7 @@ const Hashes = (props: DetailProps) => (
             <Show when={line().hash} fallback={<span class="quiet">none</span>}>
               {(hash) => (
                 <span class="copied">
-                  <span>
-                    <code class="drawer-hash">{hash()}</code>
-                    <Show when={line().same}>
-                      <span class="quiet"> same as {line().same}</span>
-                    </Show>
-                  </span>
+                  <code class="drawer-hash">{hash()}</code>
                   <CopyButton text={hash()} what={`${line().label} hash`} />
                 </span>
               )}
@@ -395,31 +370,4 @@ const When = (props: { at: TimestampView }) => (
   <time datetime={props.at.iso}>
     {props.at.relative} <span class="quiet">· {props.at.absolute}</span>
   </time>
-);
-
-const TimelineEvent = (props: { event: FleetHistoryEvent }) => (
-  <li data-failed={props.event.outcome === "failure" ? "" : undefined}>
-    <p>
-      <b>{eventTitle(props.event)}</b> by {props.event.actor.display}
-      <Show when={props.event.actor.type !== "operator"}>
-        <span class="quiet">
-          {" "}
-          ({props.event.actor.type === "collector" ? "host" : props.event.actor.type})
-        </span>
-      </Show>
-    </p>
-    <p class="quiet">
-      <Past at={props.event.at} />
-    </p>
-    <Index each={historyFacts(props.event)}>
-      {(fact) => (
-        <p class="quiet timeline-fact">
-          {fact()[0]}:{" "}
-          <Show when={fact()[2]} fallback={fact()[1]}>
-            {(href) => <a href={href()}>{fact()[1]}</a>}
-          </Show>
-        </p>
-      )}
-    </Index>
-  </li>
 );

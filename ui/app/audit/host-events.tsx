@@ -3,14 +3,14 @@ import { AuditEventPage } from "#proto/audit-event.ts";
 import type { Drift } from "#proto/fleet-health/vocabulary.ts";
 import type { OutageView } from "#proto/values.ts";
 import { createReport } from "../api/live-report.tsx";
-import { auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
-import { EventTimeline } from "../audit/event-timeline.tsx";
 import { type QueryParams, withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/records.tsx";
 import { Loaded, Section } from "../design/report-parts.tsx";
 import { type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
 import { usePageContext } from "../session/page-context.tsx";
+import { auditExportPath, auditPath, eventsPath } from "./audit-view.ts";
+import { EventTimeline } from "./event-timeline.tsx";
 
 /** The kinds of events of a host: their filter, and what is said without any. */
 const kinds = {
@@ -52,6 +52,8 @@ export const HostEvents = (props: {
   title: string;
   kind: keyof typeof kinds;
   cursor?: string | undefined;
+  /** The past time that is shown; by default now. */
+  until?: string | undefined;
   /** How the host's config relates to the desired one, for the outcome of the newest assignment. */
   drift?: Drift;
   /** Outages of core, which the timeline shows between the events. */
@@ -61,6 +63,7 @@ export const HostEvents = (props: {
   const filter = (): QueryParams => ({
     ...kinds[props.kind].filter,
     target: props.id,
+    until: props.until,
     ...props.of,
   });
   const report = createReport({
