@@ -327,6 +327,19 @@ it("limits a question to 32 KiB, with a count near the limit", async () => {
   expect(await panel.locator(".chat-question").count()).toBe(0);
 });
 
+it("leaves room beside it for eight rows of the fleet", async () => {
+  const { page, panel } = await visit("/fleet?chat=new");
+  await see(panel, "Which certificates expire");
+  for (const width of [1440, 1280]) {
+    await page.setViewportSize({ width, height: 900 });
+    const row = page.locator("tr[data-id]").nth(7);
+    await row.waitFor();
+    const { y, height } = (await row.boundingBox()) ?? { y: 900, height: 0 };
+    expect(y + height, `${width} px`).toBeLessThanOrEqual(900);
+    expect(await page.locator("details.charts[open]").count()).toBe(0);
+  }
+});
+
 it("has no axe violation and no sideways scroll", async () => {
   const { page, panel, messages } = await visit("/?chat=new");
   await see(panel, "Which certificates expire");

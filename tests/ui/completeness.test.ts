@@ -96,13 +96,11 @@ it("the hours of a host are squares that the keyboard reaches, and open the acco
 });
 
 describe("the completeness of the fleet", () => {
-  it("is a sentence on the fleet page, which leads to the hosts that are not complete", async () => {
+  it("is a line beside the charts, which leads to the hosts that are not complete", async () => {
     const { page, messages, layoutShift } = await visit("/fleet");
-    await page
-      .getByRole("link", { name: /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 / })
-      .waitFor();
+    await page.getByRole("link", { name: "Last 24 h 2 of 4 hosts incomplete" }).waitFor();
     expect(await layoutShift()).toBe(0);
-    await follow(page, /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 /);
+    await follow(page, "Last 24 h 2 of 4 hosts incomplete");
     await see(page, "4 hosts: 2 with an incomplete hour");
     const rows = page.getByRole("table").getByRole("row");
     // The head, all hosts together, and the two.

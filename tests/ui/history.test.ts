@@ -24,6 +24,8 @@ const paramOf = (page: Page, name: string) => new URL(page.url()).searchParams.g
 const openPanel = async (path: string, button: string, name: string, options?: VisitOptions) => {
   const { page, messages } = await visit(path, options);
   await rowOf(page).waitFor();
+  const folded = page.locator(".fleet-overview:not([open]) > summary");
+  if (await folded.isVisible()) await folded.click();
   await page.getByRole("button", { name: button }).click();
   return { page, messages, panel: page.getByRole("region", { name }) };
 };

@@ -68,8 +68,8 @@ it("T2: shows names and messages of hosts as text everywhere", async () => {
   const drawer = page.getByRole("dialog");
   await drawer.getByRole("heading", { name: hostile }).waitFor();
   await drawer.getByText("Enrolled", { exact: true }).last().waitFor();
-  // Its device id, its hostname, and its config error.
-  await expectCount(drawer.getByText(hostile), 3);
+  // Its device id, its hostname, its config error, and who enrolled.
+  await expectCount(drawer.getByText(hostile), 4);
   expect(await page.locator("img[src=x]").count()).toBe(0);
   expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
   expect(messages).toEqual([]);
@@ -165,8 +165,9 @@ it("filters by a query with suggestions and faults, which stays in the address",
 it("filters by the bars of its charts, and exports under that filter", async () => {
   const { page } = await visit("/fleet", { width: 320 });
   await rowOf(page, "edge-2").waitFor();
+  await page.locator(".fleet-overview > summary").press("Enter");
   await page.locator(".charts summary").focus();
-  // Closed on a narrow screen. Each chart is one stop of the Tab key; arrows move among its bars. The versions are the third.
+  // Both are closed on a narrow screen. Each chart is one stop of the Tab key; arrows move among its bars. The versions are the third.
   await page.keyboard.press("Enter");
   await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
   for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);

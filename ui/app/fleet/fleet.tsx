@@ -1,18 +1,19 @@
 import { useLocation, useNavigate } from "@solidjs/router";
-import { createMemo, createSignal, Match, Show, Switch } from "solid-js";
+import { createEffect, createMemo, createSignal, Match, Show, Switch } from "solid-js";
 import { FleetFacets } from "#proto/fleet-health/facets.ts";
 import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
 import { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { createReport, neverMs, UpdatesProvider } from "../api/live-report.tsx";
+import { createMedia } from "../browser/create-media.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
-import { FleetSentence } from "../completeness/fleet-sentence.tsx";
 import { Banner, lazyPart } from "../design/report-parts.tsx";
-import { InventoryLine } from "../inventory/inventory-line.tsx";
+import { formatCount, formatCountOf } from "../format/format.ts";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { typicalRenewalSeconds } from "./charts/layouts.ts";
 import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
-import { FactorsMenu, FleetAge, LazyHistory, QuestionMenus } from "./menus.tsx";
+import { FactorsMenu, FleetAge, LazyHistory } from "./menus.tsx";
+import { Outlook } from "./outlook.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { fleetValues, hostsInStates } from "./summary/summary-view.ts";
@@ -199,43 +200,46 @@ const Head = (
   );
 };
 
-/** The states, the charts, and between them the sentences about now, or the history of a past view. */
+/** The states, the charts and the outlook, or the history of a past view. A narrow screen shows one line of them until it is opened. */
 const Overview = (props: PartProps<"view" | "report" | "facets" | "answer">) => {
   const { view, report, answer } = props.of;
+  const isNarrow = createMedia("(max-width: 640px)");
+  let details!: HTMLDetailsElement;
+  createEffect(() => {
+    if (!isNarrow()) details.open = true;
+  });
   return (
-    <>
-      <StateBar
-        summary={answer()?.summary}
-        isChanging={report.phase() === "changing"}
-        view={view()}
-      >
-        <StateLegend thresholds={answer()?.thresholds} />
-      </StateBar>
-      {/* Each place is there from the start. Its content waits until the page knows that there are hosts. */}
-      <Show
-        when={view().at === undefined}
-        fallback={
+    <details ref={details} class="fleet-overview">
+      <summary>
+        <Show when={answer()?.summary}>
+          {(counts) =>
+            `${formatCountOf(counts().enrolled, "host")}, ${formatCount(counts().needs_attention)} need attention`
+          }
+        </Show>
+      </summary>
+      <div class="stack">
+        <StateBar
+          summary={answer()?.summary}
+          isChanging={report.phase() === "changing"}
+          view={view()}
+        >
+          <StateLegend thresholds={answer()?.thresholds} />
+        </StateBar>
+        <Show when={view().at !== undefined}>
+          {/* Its place is there from the start. */}
           <div class="fleet-history-place">
             <Show when={answer()}>
               <LazyHistory view={view()} />
             </Show>
           </div>
-        }
-      >
-        <div class="fleet-completeness-place">
-          <Show when={answer()}>
-            <QuestionMenus />
-            <FleetSentence />
-            <InventoryLine />
-          </Show>
-        </div>
-      </Show>
-      <Charts of={props.of} />
-    </>
+        </Show>
+        <Charts of={props.of} />
+      </div>
+    </details>
   );
 };
 
-/** The charts of the facets, and a banner when they are old or could not be loaded. */
+/** The charts of the facets and, of now, the outlook; and a banner when they are old or could not be loaded. */
 const Charts = (props: PartProps<"view" | "report" | "facets" | "answer">) => {
   const { view, report, facets, answer } = props.of;
   const renewalSeconds = createMemo(() => typicalRenewalSeconds(answer()?.items ?? []));
@@ -251,6 +255,9 @@ const Charts = (props: PartProps<"view" | "report" | "facets" | "answer">) => {
           return filter && viewPath(withFilter(view(), filter));
         }}
       />
+      <Show when={view().at === undefined}>
+        <Outlook />
+      </Show>
       <Show when={report.phase() !== "stale" && ["stale", "failed"].includes(facets.phase())}>
         <Banner>
           {hasFailed() ? "The charts could not be loaded" : "The charts are old"}:{" "}

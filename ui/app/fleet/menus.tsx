@@ -12,14 +12,6 @@ const FactorList = lazyPart(
   "What these hosts have in common",
   async () => (await import("./factors/factor-list.tsx")).FactorList,
 );
-const AheadList = lazyPart(
-  "What runs out",
-  async () => (await import("./ahead/ahead-list.tsx")).AheadList,
-);
-const ChangeList = lazyPart(
-  "The list of changes",
-  async () => (await import("./changes/change-list.tsx")).ChangeList,
-);
 /** The history of the fleet: in a popover of a button or, on a page of the past, in its place. */
 export const LazyHistory = lazyPart(
   "The history",
@@ -36,28 +28,6 @@ export const FactorsMenu = (props: { view: FleetView }) => (
   >
     <FactorList view={props.view} />
   </PopoverMenu>
-);
-
-/** What runs out in the next three days, and what hosts changed, each in a popover. */
-export const QuestionMenus = () => (
-  <>
-    <PopoverMenu
-      id="ahead-menu"
-      button="Next 72 h"
-      label="What runs out in the next 72 hours"
-      class="ahead"
-    >
-      <AheadList />
-    </PopoverMenu>
-    <PopoverMenu
-      id="changes-menu"
-      button="Changes"
-      label="Upgrades and changes of labels"
-      class="changes"
-    >
-      <ChangeList />
-    </PopoverMenu>
-  </>
 );
 
 /** The age of the page or, of a past one, its time: nothing on it is of now then. */

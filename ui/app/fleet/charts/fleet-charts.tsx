@@ -1,3 +1,4 @@
+import { useLocation } from "@solidjs/router";
 import {
   createEffect,
   createMemo,
@@ -206,10 +207,13 @@ const BarLink = (props: {
 
 const storageKey = "charts";
 
-/** On a narrow screen the charts would push the first row below the edge; they are closed until the operator opens them. */
-const narrow = "(max-width: 700px)";
-/** Days per column of the expiry chart there: 14 columns of 20 px and more, all on the screen. */
+const narrow = "(max-width: 640px)";
+/** Below this width the page has no room for charts beside chat. */
+const cramped = "(max-width: 1900px)";
+/** Days per column of the expiry chart on screens of these widths: columns of 19 px and more, all on the screen. */
 const daysPerBarNarrow = 3;
+const daysPerBarMedium = 2;
+const medium = "(max-width: 1800px)";
 
 interface ChartsProps {
   facets: FleetFacets | undefined;
@@ -220,14 +224,25 @@ interface ChartsProps {
   hrefOf: HrefOf;
 }
 
-/** Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets load. */
+/**
+ * Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets load. On a narrow screen,
+ * or beside chat, they would push the rows below the edge: they are closed until the operator opens them.
+ */
 export const FleetCharts = (props: ChartsProps) => {
-  const [open, setOpen] = createSignal(
-    (readStoredText(storageKey) ?? (matchMedia(narrow).matches ? "closed" : "open")) !== "closed",
-  );
-  const toggle = (event: Event & { currentTarget: HTMLDetailsElement }) => {
-    setOpen(event.currentTarget.open);
-    storeText(storageKey, event.currentTarget.open ? "open" : "closed");
+  const location = useLocation();
+  const isNarrow = createMedia(narrow);
+  const isCramped = createMedia(cramped);
+  const hasRoom = () => !(isNarrow() || (isCramped() && location.search.includes("chat=")));
+  const [stored, setStored] = createSignal(readStoredText(storageKey) !== "closed");
+  const [openedHere, setOpenedHere] = createSignal(false);
+  createEffect(on(hasRoom, () => setOpenedHere(false)));
+  const open = () => (hasRoom() ? stored() : openedHere());
+  const toggle = ({ currentTarget: { open: isOpen } }: { currentTarget: HTMLDetailsElement }) => {
+    // The page itself has opened or closed it.
+    if (isOpen === open()) return;
+    if (!hasRoom()) return setOpenedHere(isOpen);
+    setStored(isOpen);
+    storeText(storageKey, isOpen ? "open" : "closed");
   };
   return (
     <details class="charts" open={open()} onToggle={toggle}>
@@ -273,13 +288,22 @@ const Charts = (props: ChartsProps) => {
     });
   const heartbeats = laidOut("heartbeats", layOutHeartbeats);
   const isNarrow = createMedia(narrow);
+  const isMedium = createMedia(medium);
+  const daysPerBar = () => {
+    if (isNarrow()) return daysPerBarNarrow;
+    return isMedium() ? daysPerBarMedium : 1;
+  };
   const expiry = laidOut("expiry", (facets) =>
-    layOutExpiry(facets, props.renewalSeconds, isNarrow() ? daysPerBarNarrow : 1),
+    layOutExpiry(facets, props.renewalSeconds, daysPerBar()),
   );
   const versions = laidOut("versions", layOutVersions);
-  const supportedFrom = () => {
+  /** That more versions are there than fit, and which are supported. */
+  const versionNote = () => {
+    const rows = versions()?.length;
+    if (rows === undefined) return undefined;
     const min = props.facets?.thresholds.min_version;
-    return min ? `supported from ${min}` : undefined;
+    const isCut = rows * versionRowHeight > chartHeight;
+    return [isCut && `${rows} rows`, min && `supported from ${min}`].filter(Boolean).join(", ");
   };
   return (
     <div class="charts-row" data-failed={props.failed ? "" : undefined}>
@@ -339,7 +363,7 @@ const Charts = (props: ChartsProps) => {
           )}
         </Show>
       </Figure>
-      <Figure title="Versions" note={supportedFrom()} bars={versions()} table={isDrawn("tables")}>
+      <Figure title="Versions" note={versionNote()} bars={versions()} table={isDrawn("tables")}>
         <Show when={versions()}>
           {(rows) => <VersionChart title="Versions" rows={rows()} hrefOf={props.hrefOf} />}
         </Show>

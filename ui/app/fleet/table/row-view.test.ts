@@ -192,7 +192,8 @@ describe("a row of the table", () => {
       dropped_records_total: 1200,
       dead_letters: 3,
     };
-    expect(rowView({ ...healthy, state: "stale", conditions, queue }, now)).toMatchObject({
+    const stale = { ...healthy, state: "stale" as const, forwarding: null };
+    expect(rowView({ ...stale, conditions, queue }, now)).toMatchObject({
       since: "for 12 min, +1 more",
       queueTone: "warn",
       queuePercent: 100,
