@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { PopoverMenu } from "../design/buttons.tsx";
 import { lazyPart } from "../design/report-parts.tsx";
-import { formatCount, formatCountOf } from "../format/format.ts";
+import { formatCount, formatCountOf, inWords } from "../format/format.ts";
 
 const AheadList = lazyPart(
   "What runs out",
@@ -16,12 +16,6 @@ const ChangeList = lazyPart(
 
 // The parts of reports that the panel needs: the whole schemas would be a tenth of the page's script.
 const Counted = v.object({ count: v.number() });
-const kindsAhead = {
-  queues: "queue",
-  certificates: "certificate",
-  tokens: "token",
-  system_certificates: "certificate of core",
-} as const;
 const Ahead = v.object({
   queues: Counted,
   certificates: Counted,
@@ -101,9 +95,10 @@ const wordsOf = <Value,>(value: Value | undefined, words: (value: Value) => stri
   value === undefined ? "…" : words(value);
 
 const wordsAhead = (ahead: v.InferOutput<typeof Ahead>) =>
-  Object.entries(kindsAhead)
-    .map(([kind, noun]) => [ahead[kind as keyof typeof kindsAhead].count, noun] as const)
-    .flatMap(([count, noun]) => (count === 0 ? [] : formatCountOf(count, noun)))
+  Object.entries(ahead)
+    .flatMap(([kind, { count }]) =>
+      count === 0 ? [] : formatCountOf(count, inWords(kind).slice(0, -1)),
+    )
     .join(", ") || "nothing runs out";
 
 const wordsOfChanges = ({ items }: v.InferOutput<typeof Changes>) => {

@@ -1,6 +1,7 @@
-import { For, type JSX, Show } from "solid-js";
+import { type JSX, Show } from "solid-js";
 import { FleetAhead } from "#proto/fleet-health/ahead.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
+import { List, Loaded } from "#ui/app/design/report-parts.tsx";
 import {
   formatBytes,
   formatCountOf,
@@ -22,10 +23,7 @@ export const AheadList = () => {
   return (
     <>
       <h2>What runs out in the next 72 hours</h2>
-      <Show
-        when={report.current()}
-        fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}
-      >
+      <Loaded report={report} what="list">
         {(known) => (
           <>
             <p class="quiet">Unless somebody acts, by {times.text(known().until)}:</p>
@@ -42,7 +40,7 @@ export const AheadList = () => {
             </Show>
           </>
         )}
-      </Show>
+      </Loaded>
     </>
   );
 };
@@ -154,8 +152,6 @@ const Part = <Item,>(props: {
       {(props.does ?? ["expires", "expire"])[props.count === 1 ? 0 : 1]}
       {props.more}
     </p>
-    <ul>
-      <For each={props.items}>{(item) => <li>{props.children(item)}</li>}</For>
-    </ul>
+    <List of={props.items}>{props.children}</List>
   </Show>
 );

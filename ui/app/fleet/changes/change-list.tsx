@@ -6,6 +6,7 @@ import {
   FleetChangeList,
 } from "#proto/fleet-health/comparison.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
+import { Loaded } from "#ui/app/design/report-parts.tsx";
 import { formatCountOf, plainName } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { defaultView, viewPath, withFilter } from "../view/view-state.ts";
@@ -23,10 +24,7 @@ export const ChangeList = () => {
   return (
     <>
       <h2>Are hosts worse since an upgrade, or another label?</h2>
-      <Show
-        when={report.current()}
-        fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}
-      >
+      <Loaded report={report} what="list">
         {(known) => (
           <>
             <ol>
@@ -64,7 +62,7 @@ export const ChangeList = () => {
             </p>
           </>
         )}
-      </Show>
+      </Loaded>
     </>
   );
 };

@@ -1,9 +1,7 @@
 import { expect, it } from "vitest";
 import { type CertificateStatus, fleetConditions } from "#proto/fleet-health/vocabulary.ts";
 import { queueFigures } from "#tests/support/queue-figures.ts";
-import { adviceOn, dueView, hashLines, pastView, queueFacts } from "./detail-view.ts";
-
-const asOf = Date.parse("2026-11-20T16:45:03.000Z");
+import { adviceOn, hashLines, queueFacts } from "./detail-view.ts";
 
 const host = (reenrollment: "deny" | "replace", status: CertificateStatus) => ({
   policy: { id: "01920000-0000-7000-8000-000000000003", name: "web servers", reenrollment },
@@ -31,16 +29,6 @@ it("advises to enroll again only where the policy allows it", () => {
     "The policy web servers rejects another enrollment (409 identity_exists)",
   );
   expect(denied).toContain(`revoke the certificate, then ${again}`);
-});
-
-it("shows timestamps relative and absolute", () => {
-  expect(pastView("2026-11-17T12:45:03.000Z", asOf)).toEqual({
-    relative: "3 d 4 h ago",
-    absolute: "2026-11-17 12:45:03 UTC",
-    iso: "2026-11-17T12:45:03.000Z",
-  });
-  expect(pastView(null, asOf)).toBeUndefined();
-  expect(dueView("2026-11-29T16:45:03.000Z", asOf).relative).toBe("in 9 d");
 });
 
 it("names equal hashes once", () => {

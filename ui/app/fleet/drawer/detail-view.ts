@@ -8,8 +8,6 @@ import {
   formatCount,
   formatDuration,
   formatShare,
-  formatTimestamp,
-  formatUntil,
   plainName,
   plainText,
   type TimeZone,
@@ -51,39 +49,9 @@ export const adviceOn = (condition: FleetCondition, { policy, item }: AdvisedHos
 export const configNotes = ({ config_errors, item }: FleetHealthDetail): readonly string[] =>
   item.conditions.some(({ state }) => state === "config_invalid") ? [] : config_errors;
 
-/** A timestamp in words: relative to the time of the report, and absolute. */
-export interface TimestampView {
-  relative: string;
-  absolute: string;
-  iso: string;
-}
-
-/** Returns a timestamp in the past; undefined without one. */
-export const pastView = (
-  at: string | null,
-  asOf: number,
-  zone: TimeZone = "utc",
-): TimestampView | undefined =>
-  at === null ? undefined : timestampView(formatAgo(at, asOf), at, zone);
-
-/** Returns the last signal of a host. History does not record the age of a recent signal. */
-export const signalView = (
-  at: TimestampView | undefined,
-  { at: pastAt }: Pick<FleetHealthDetail, "at">,
-): TimestampView | undefined =>
-  at && pastAt !== undefined && Date.parse(pastAt) - Date.parse(at.iso) < 1000
-    ? { ...at, relative: "recent" }
-    : at;
-
-/** Returns a timestamp that is due. */
-export const dueView = (at: string, asOf: number, zone: TimeZone = "utc"): TimestampView =>
-  timestampView(formatUntil(at, asOf), at, zone);
-
-const timestampView = (relative: string, at: string, zone: TimeZone): TimestampView => ({
-  relative,
-  absolute: formatTimestamp(at, zone),
-  iso: at,
-});
+/** Reports whether the last signal of a host was recent at a past time: history does not record its age then. */
+export const wasRecent = (at: string, { at: pastAt }: Pick<FleetHealthDetail, "at">): boolean =>
+  pastAt !== undefined && Date.parse(pastAt) - Date.parse(at) < 1000;
 
 /** Returns the hashes of a config in full, equal ones once, under the names of all that have them. */
 export const hashLines = (

@@ -8,8 +8,10 @@ import { StateMark } from "#ui/app/design/icon.tsx";
 import { LabelLinks } from "#ui/app/design/records.tsx";
 import {
   evidenceParts,
+  formatAgo,
   formatCount,
   formatCountOf,
+  formatUntil,
   inWords,
   plainText,
 } from "#ui/app/format/format.ts";
@@ -18,16 +20,13 @@ import { Volume } from "../volume/volume.tsx";
 import {
   adviceOn,
   configNotes,
-  dueView,
   forwarderText,
   forwardingNote,
   hashLines,
   isForwardingWell,
-  pastView,
   processFacts,
   queueFacts,
-  signalView,
-  type TimestampView,
+  wasRecent,
 } from "./detail-view.ts";
 
 /** The identity of a host to copy, its hostname, platform and version. */
@@ -151,7 +150,7 @@ const Condition = (props: DetailProps & { condition: ConditionView }) => (
       <Evidence condition={props.condition} />
     </p>
     <p class="quiet">
-      Began <Past at={props.condition.since} />
+      Began <When at={props.condition.since} />
     </p>
     <Show when={props.condition.state === "config_invalid"}>
       <ConfigErrors errors={props.detail.config_errors.slice(1)} label="All errors of the config" />
@@ -176,11 +175,11 @@ const Signals = (props: DetailProps) => {
     <dl class="facts">
       <dt>Last heartbeat</dt>
       <dd>
-        <Past at={item().last_heartbeat_at} signalOf={props.detail} />
+        <When at={item().last_heartbeat_at} signalOf={props.detail} />
       </dd>
       <dt>Last forwarded</dt>
       <dd>
-        <Past at={item().last_envelope_at} signalOf={props.detail} />
+        <When at={item().last_envelope_at} signalOf={props.detail} />
       </dd>
       <dt>Forwarder</dt>
       <dd>
@@ -188,7 +187,7 @@ const Signals = (props: DetailProps) => {
         <Show when={item().forwarder?.last_ack_at}>
           {(at) => (
             <p class="quiet">
-              last acknowledged <Past at={at()} />
+              last acknowledged <When at={at()} />
             </p>
           )}
         </Show>
@@ -198,7 +197,7 @@ const Signals = (props: DetailProps) => {
         <Show when={item().last_auth_failure} fallback={props.detail.at ? "not kept" : "none"}>
           {(failure) => (
             <>
-              <code>{failure().reason}</code>, <Past at={failure().at} />
+              <code>{failure().reason}</code>, <When at={failure().at} />
             </>
           )}
         </Show>
@@ -206,7 +205,7 @@ const Signals = (props: DetailProps) => {
       <Losses detail={props.detail} />
       <dt>Enrolled</dt>
       <dd>
-        <Past at={item().enrolled_at} />
+        <When at={item().enrolled_at} />
       </dd>
     </dl>
   );
@@ -220,7 +219,7 @@ const Losses = (props: DetailProps) => (
         <>
           <dt>Lost by a database restore</dt>
           <dd>
-            up to {formatCount(gap().records_max)} records, <Past at={gap().last_at} />
+            up to {formatCount(gap().records_max)} records, <When at={gap().last_at} />
           </dd>
         </>
       )}
@@ -230,7 +229,7 @@ const Losses = (props: DetailProps) => (
         <>
           <dt>Lost in export {loss().export}</dt>
           <dd>
-            {formatCountOf(loss().envelopes, "envelope")}, last <Past at={loss().last_at} />
+            {formatCountOf(loss().envelopes, "envelope")}, last <When at={loss().last_at} />
             <p class="quiet">{loss().reason}</p>
           </dd>
         </>
@@ -269,11 +268,11 @@ const Certificate = (props: DetailProps) => {
     <dl class="facts">
       <dt>Expires</dt>
       <dd>
-        <Due at={item().certificate.not_after} />
+        <When due at={item().certificate.not_after} />
       </dd>
       <dt>Renewal due</dt>
       <dd>
-        <Due at={item().certificate.renew_after} />
+        <When due at={item().certificate.renew_after} />
       </dd>
       <dt>Renewal</dt>
       <dd>
@@ -287,7 +286,7 @@ const Certificate = (props: DetailProps) => {
         <Show when={item().successor} fallback="none">
           {(successor) => (
             <>
-              issued, not used yet; expires <Due at={successor().not_after} />
+              issued, not used yet; expires <When due at={successor().not_after} />
             </>
           )}
         </Show>
@@ -340,34 +339,27 @@ const Evidence = (props: { condition: ConditionView }) => (
   </Index>
 );
 
-/** A timestamp of the past, relative and absolute; `never` without one. */
-const Past = (props: {
+/** A time, relative and absolute; `never` without one. */
+const When = (props: {
   at: string | null;
+  /** It may be ahead. */
+  due?: boolean;
   /** It is the last signal of this host. */
   signalOf?: FleetHealthDetail;
 }) => {
   const { times } = usePageContext();
   const { asOf } = useUpdates();
-  const view = () => {
-    const past = pastView(props.at, asOf(), times.zone());
-    return props.signalOf ? signalView(past, props.signalOf) : past;
+  const relative = (at: string) => {
+    if (props.signalOf && wasRecent(at, props.signalOf)) return "recent";
+    return props.due ? formatUntil(at, asOf()) : formatAgo(at, asOf());
   };
   return (
-    <Show when={view()} fallback={<span class="never">never</span>}>
-      {(at) => <When at={at()} />}
+    <Show when={props.at} fallback={<span class="never">never</span>}>
+      {(at) => (
+        <time datetime={at()}>
+          {relative(at())} <span class="quiet">· {times.text(at())}</span>
+        </time>
+      )}
     </Show>
   );
 };
-
-/** A timestamp that is due, relative and absolute. */
-const Due = (props: { at: string }) => {
-  const { times } = usePageContext();
-  const { asOf } = useUpdates();
-  return <When at={dueView(props.at, asOf(), times.zone())} />;
-};
-
-const When = (props: { at: TimestampView }) => (
-  <time datetime={props.at.iso}>
-    {props.at.relative} <span class="quiet">· {props.at.absolute}</span>
-  </time>
-);

@@ -2,6 +2,7 @@ import { createEffect, createMemo, For, onCleanup, Show } from "solid-js";
 import { FleetFactors } from "#proto/fleet-health/factors.ts";
 import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
+import { Loaded } from "#ui/app/design/report-parts.tsx";
 import { inWords } from "#ui/app/format/format.ts";
 import { aboutPath, type FleetView, viewPath, withFilter } from "../view/view-state.ts";
 import {
@@ -44,10 +45,7 @@ export const FactorList = (props: { view: FleetView }) => {
         What {compared() === props.view ? "these hosts" : "hosts that need attention"} have in
         common
       </h2>
-      <Show
-        when={report.current()}
-        fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}
-      >
+      <Loaded report={report} what="list">
         {(known) => (
           <Show
             when={nothingInCommon(known()) === undefined}
@@ -76,7 +74,7 @@ export const FactorList = (props: { view: FleetView }) => {
             </p>
           </Show>
         )}
-      </Show>
+      </Loaded>
       <Show when={report.current()?.reads_sources}>
         <p class="quiet" role="status">
           Sources of telemetry are not among them yet: core is reading those of the hosts.
