@@ -20,6 +20,8 @@ export type SystemComponent = keyof typeof components;
 /** What a part belongs to, its title, and what to do while it is not ready or has a warning. */
 type PartDeclaration = readonly [component: SystemComponent, title: string, remedy: string];
 
+const replaceFiles = "Replace the files: docs/rotate.md.";
+
 /** The parts of an installation by their names, which are those of the checks of `/readyz`. */
 const declarations: Readonly<Record<string, PartDeclaration>> = {
   process: ["core", "Process", "Read the end of its log, then start it again."],
@@ -50,12 +52,12 @@ const declarations: Readonly<Record<string, PartDeclaration>> = {
     "Commits",
     "Look at PostgreSQL's disk and locks; core's log has the cause.",
   ],
-  ingest_tls_files: ["ingest", "TLS files", "Replace the files: docs/rotate.md."],
-  nats_files: ["ingest", "Files for NATS", "Replace the files: docs/nats.md."],
+  ingest_tls_files: ["ingest", "TLS files", replaceFiles],
+  nats_files: ["ingest", "Files for NATS", replaceFiles],
   revocation: ["ingest", "Revocation", "Set SVC_INGEST_REQUIRE_ENROLLMENT=true."],
   delivery: ["export", "Delivery", "See docs/export-failures.md."],
   signer: ["signer", "Signer", "See docs/enroll.md#signers."],
-  enrollment_ca_files: ["signer", "Files of the CA", "Replace the files: docs/rotate.md."],
+  enrollment_ca_files: ["signer", "Files of the CA", replaceFiles],
   directory: ["directory", "Sync", "See docs/directory.md."],
   chat: ["chat", "Chat", "See docs/chat.md."],
 };
@@ -74,7 +76,7 @@ const declareCredential = (name: string): PartDeclaration | undefined => {
     credential && [
       "certificates",
       credential.what,
-      `Changed by ${credential.change}: docs/${credential.docs}.`,
+      `Replace it by ${credential.change}: docs/${credential.docs}.`,
     ]
   );
 };
@@ -82,7 +84,7 @@ const declareCredential = (name: string): PartDeclaration | undefined => {
 const declareFile = (name: string): PartDeclaration => [
   componentNames.find((each) => name.startsWith(`${each}_`)) ?? "core",
   `File of SVC_${name.toUpperCase()}`,
-  "Replace the file: docs/rotate.md.",
+  replaceFiles,
 ];
 
 const componentNames = Object.keys(components) as SystemComponent[];

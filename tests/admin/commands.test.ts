@@ -255,7 +255,7 @@ it("records shows the directory, the chain, and audit events by their filters", 
   );
 });
 
-it("system calendar says what ends next, what changes it, and ends with 1 within 30 days of an end", async () => {
+it("system and its calendar say what is ill or ends next, what to do, and end with 1", async () => {
   const soon = new Date(Date.now() + 20 * dayMs).toISOString();
   const chain = [{ subject: "CN=ingest.example", endsAt: soon }];
   await createCoreReporter(
@@ -263,7 +263,14 @@ it("system calendar says what ends next, what changes it, and ends with 1 within
     {
       machine: "core-1",
       version: "1.2.3",
-      checks: {},
+      checks: {
+        ingest: [
+          {
+            name: "committer",
+            find: () => ({ status: "not_ready", detail: "The last batch did not commit." }),
+          },
+        ],
+      },
       credentials: () => [
         { name: "ingest_server", endsAt: soon, parts: chain, changedAt: null },
         { name: "scim_token", endsAt: null, parts: [], changedAt: "2026-01-02T03:04:05.000Z" },
@@ -284,6 +291,12 @@ it("system calendar says what ends next, what changes it, and ends with 1 within
   );
   expect(out).toMatch(/^no end +ready +token of SCIM +core-1 +2026-01-02T03:04:05.000Z /m);
   expect(out).toMatch(/^its issuer knows +ready +client secret at the identity provider +web /m);
+
+  const system = await script.run`system`;
+  expect(system.exitCode).toBe(1);
+  expect(system.out).toMatch(
+    /^Ingest +core-1 +Commits +not_ready +\S+ +The last batch did not commit\. +Look at PostgreSQL's disk/m,
+  );
 });
 
 it("system trust names the hosts without the newest roots, what they need, and ends with 1 while there is one", async () => {

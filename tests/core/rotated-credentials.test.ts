@@ -118,7 +118,7 @@ it("core and web take a new password within seconds: no request fails, and a ref
   // Without an open connection nothing works, and the log has each stack once.
   await setPassword("pw-third");
   await endSessions();
-  await expect.poll(() => check("database", "tok_second")).toBe(`SVC_DATABASE_URL ${refused}`);
+  await expect.poll(() => check("database", "tok_second")).toBe(`SVC_DATABASE_URL ${refused}.`);
   const failed = () => core.program.records.filter(({ msg }) => msg === "job failed; retrying");
   await expect.poll(() => failed().filter(({ failures }) => Number(failures) > 3)).not.toEqual([]);
   const causes = failed().flatMap(({ job, err }) => (err ? [JSON.stringify([job, err])] : []));

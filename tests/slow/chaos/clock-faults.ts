@@ -16,7 +16,7 @@ const untilNamed = async ({ httpPorts }: Scene) => {
       })
         .then((response) => response.text())
         .catch(() => "");
-      if (/core's clock is \d+ s (ahead of|behind) the database's/.test(answer)) return;
+      if (/Core's clock is \d+ s (ahead of|behind) the database's/.test(answer)) return;
     }
     await systemClock.sleep(100);
   }

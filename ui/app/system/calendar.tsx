@@ -73,7 +73,7 @@ export const Calendar = () => {
               label="What ends when, what ends next first"
               columns={columns}
               rows={known().items.filter(hasEnd)}
-              isFailed={({ state }) => state !== "ready"}
+              isFailed={({ state }) => state === "not_ready"}
             />
             <details>
               <summary>Keys, tokens and passwords without an end that core knows</summary>
