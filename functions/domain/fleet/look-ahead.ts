@@ -78,8 +78,8 @@ export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
     core.viewsShared,
   );
 
-/** Omits hosts that renew in time: a certificate of a day always expires within three. */
-const expiresBetween = (from: Date, until: Date): FleetFilter => ({
+/** Selects hosts by the end of their certificate, but those that renew in time: one of a day always expires within three. */
+export const expiresBetween = (from: Date, until: Date): FleetFilter => ({
   expires: [`${toSecond(from)}..${toSecond(until)}`],
   condition: ["renewal_failed", "stale", "cert_expiring"],
 });

@@ -1,12 +1,10 @@
 import type { TimedCore } from "#functions/core.ts";
 import { findFiringWatches, type WatchRow } from "#functions/store/watch/watches.ts";
-import type { FactorKind } from "#proto/fleet-health/factors.ts";
 import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 import { formatCount, formatCountOf } from "#proto/format.ts";
 import { plainLine } from "#proto/plain-text.ts";
-import type { CommonFactor } from "#proto/watch/watch.ts";
 import { withoutPastSilence } from "../watch/evaluate.ts";
-import { type FoundLine, fleetPath } from "./lines.ts";
+import { type FoundLine, factorSentence, fleetPath } from "./lines.ts";
 
 /** Returns a line for each watch that fires, unless it is silenced or another one explains it, and for each that core cannot evaluate. */
 export const findWatchLines = async ({ db, clock }: TimedCore): Promise<FoundLine[]> => {
@@ -60,20 +58,3 @@ const evidenceOf = ({ commonFactor }: WatchRow, explained: number) => {
   ];
   return sentences.length === 0 ? null : sentences.join(" ");
 };
-
-/** What hosts do that have a fact, after their number: `41 of them are on the subnet 10.4.2.0/24`. */
-const factorVerbs: Readonly<Record<FactorKind, string>> = {
-  label: "have the label",
-  version: "run version",
-  platform: "run on",
-  running_config: "run the config",
-  desired_config: "should run the config",
-  drift: "have the drift",
-  core: "report to the core",
-  subnet: "are on subnet",
-  policy: "enrolled under the policy",
-  source: "have the source",
-};
-
-const factorSentence = ({ kind, value, selected, others }: CommonFactor) =>
-  `${formatCount(selected)} of them ${factorVerbs[kind]} ${plainLine(value)}, and ${others === 0 ? "no other host" : formatCountOf(others, "other host")}.`;

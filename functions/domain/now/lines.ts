@@ -1,6 +1,11 @@
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import type { FactorKind } from "#proto/fleet-health/factors.ts";
 import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
+import { formatCount, formatCountOf } from "#proto/format.ts";
 import type { NowLine, NowReport } from "#proto/now/report.ts";
+import { plainLine } from "#proto/plain-text.ts";
+import type { CommonFactor } from "#proto/watch/watch.ts";
 
 /** A line before core knows who has taken it. */
 export type FoundLine = Omit<NowLine, "taken">;
@@ -20,3 +25,24 @@ export const fleetPath = (filter: FleetFilter): string => {
   const params = filterToParams(filter);
   return `/fleet${params.size === 0 ? "" : `?${params}`}`;
 };
+
+/** Returns a time in words, to the minute. */
+export const atUtc = (at: number): string => `${rfc3339(at).slice(0, 16).replace("T", " ")} UTC`;
+
+/** What hosts do that have a fact, after their number: `41 of them are on the subnet 10.4.2.0/24`. */
+const factorVerbs: Readonly<Record<FactorKind, string>> = {
+  label: "have the label",
+  version: "run version",
+  platform: "run on",
+  running_config: "run the config",
+  desired_config: "should run the config",
+  drift: "have the drift",
+  core: "report to the core",
+  subnet: "are on subnet",
+  policy: "enrolled under the policy",
+  source: "have the source",
+};
+
+/** Returns what most hosts of a line have in common: `41 of them are on subnet 10.4.2.0/24, and no other host.` */
+export const factorSentence = ({ kind, value, selected, others }: CommonFactor) =>
+  `${formatCount(selected)} of them ${factorVerbs[kind]} ${plainLine(value)}, and ${others === 0 ? "no other host" : formatCountOf(others, "other host")}.`;

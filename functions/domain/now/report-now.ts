@@ -3,18 +3,29 @@ import { findClaims } from "#functions/store/now/claims.ts";
 import { rfc3339, withTimeout } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import { type NowReport, nowKinds, nowLinesMax } from "#proto/now/report.ts";
+import type { ViewCore } from "../fleet/rules.ts";
 import { findHold } from "../watch/watches.ts";
 import { takenBy } from "./claims.ts";
+import {
+  findIllComponents,
+  findIncompleteHours,
+  findMissingHosts,
+  findWaitingRollouts,
+} from "./deployment-lines.ts";
 import { findWatchLines } from "./firing-watches.ts";
+import { type FleetNow, findLosses, findWorseStates, readFleetNow } from "./fleet-lines.ts";
 import type { FoundLine, FoundNow } from "./lines.ts";
+import { changesStrip, dataStrip, fleetStrip } from "./strip.ts";
 
 /** The parts of core that report what needs a person. */
-export type NowCore = Pick<Core, "config" | "db" | "clock" | "log" | "viewsShared">;
+export type NowCore = ViewCore & Pick<Core, "reports" | "log" | "hourColumns">;
 
 /** Callers share what was found for so long. */
 const sharedMs = 5_000;
-/** A source that takes longer is named instead; what it finds is in a later report. */
-const sourceMsMax = 4_000;
+/** What takes longer is named instead, and is in a later report. */
+const readMsMax = 4_000;
+/** The bytes of a day take longer than that on a large fleet: until they are known, their line is empty. */
+const dataMsMax = 500;
 
 /** Where lines come from. */
 interface Source {
@@ -23,43 +34,89 @@ interface Source {
   what: string;
   /** Where a person finds it meanwhile. */
   path: string;
-  find(): Promise<FoundLine[]>;
+  find(fleet: Promise<FleetNow>): Promise<FoundLine[]>;
 }
 
 const sourcesOf = (core: NowCore): readonly Source[] => [
   { kind: "watch", what: "the watches", path: "/watches", find: () => findWatchLines(core) },
+  {
+    kind: "state",
+    what: "the states of the hosts",
+    path: "/fleet",
+    find: async (fleet) => findWorseStates(await fleet),
+  },
+  {
+    kind: "rollout",
+    what: "the rollouts",
+    path: "/changes/rollouts",
+    find: () => findWaitingRollouts(core.db),
+  },
+  {
+    kind: "ahead",
+    what: "what the next days bring",
+    path: "/fleet",
+    find: async (fleet) => findLosses(await fleet),
+  },
+  {
+    kind: "hours",
+    what: "the completeness of the last week",
+    path: "/data/completeness",
+    find: () => findIncompleteHours(core),
+  },
+  { kind: "system", what: "the system", path: "/system", find: () => findIllComponents(core) },
+  {
+    kind: "missing",
+    what: "the inventory",
+    path: "/access/inventory",
+    find: () => findMissingHosts(core.db),
+  },
 ];
 
-/** Creates the function that finds what needs a person. A source that fails or is slow is a line of its own, and hides no other. */
+/** Creates the function that finds what needs a person. What fails or is slow is a line of its own, and hides no other. */
 export const createNowFinder = (core: NowCore): (() => Promise<FoundNow>) => {
+  const { clock, log } = core;
   const sources = sourcesOf(core);
-  const running = new Map<Source, Promise<FoundLine[]>>();
-  const read = async (source: Source) => {
-    const run = running.get(source) ?? source.find().finally(() => running.delete(source));
-    running.set(source, run);
-    try {
-      return { lines: await withTimeout(sourceMsMax, core.clock, run) };
-    } catch (err) {
-      core.log.warn({ err, kind: source.kind }, "a source of Now could not be read");
-      return { lines: [unreadLine(source)], unread: source.kind };
-    }
+  const running = new Map<string, Promise<unknown>>();
+  /** Starts a run, or joins the one that is still under way, so that a slow database gets no further ones. */
+  const join = <Found>(name: string, find: () => Promise<Found>) => {
+    const run = running.get(name) ?? find().finally(() => running.delete(name));
+    running.set(name, run);
+    return run as Promise<Found>;
+  };
+  const read = <Found>(name: string, find: () => Promise<Found>, ms = readMsMax) =>
+    withTimeout(ms, clock, join(name, find)).catch((err: unknown) => {
+      log.warn({ err, name }, "a part of Now could not be read");
+      return undefined;
+    });
+  const findNow = async (_: null): Promise<FoundNow> => {
+    const now = clock.now();
+    const fleet = join("fleet", () => readFleetNow(core));
+    const [hold, known, data, changes, ...found] = await Promise.all([
+      findHold(core),
+      read("fleet", () => fleet),
+      read("data", () => dataStrip(core.db, now), dataMsMax),
+      read("changes", () => changesStrip(core.db, now)),
+      ...sources.map(({ kind, find }) => read(kind, () => find(fleet))),
+    ]);
+    const unread = sources.filter((_, index) => found[index] === undefined);
+    const lines = found.flatMap((each) => each ?? []);
+    return {
+      lines: [...withoutWatched(lines), ...unread.map(unreadLine)].sort(worstFirst),
+      unread: new Set(unread.map(({ kind }) => kind)),
+      strip: [known && fleetStrip(known), data, changes].filter((strip) => strip !== undefined),
+      hosts: known?.summary.enrolled ?? null,
+      hold,
+    };
   };
   const shared = core.viewsShared && { clock: core.viewsShared.clock, ms: sharedMs };
-  const find = shareNextRun(
-    async (_: null): Promise<FoundNow> => {
-      const [hold, ...parts] = await Promise.all([findHold(core), ...sources.map(read)]);
-      return {
-        lines: parts.flatMap(({ lines }) => lines).sort(worstFirst),
-        unread: new Set(parts.flatMap(({ unread }) => unread ?? [])),
-        strip: [],
-        hosts: null,
-        hold,
-      };
-    },
-    String,
-    shared,
-  );
+  const find = shareNextRun(findNow, String, shared);
   return () => find(null);
+};
+
+/** Leaves out states whose hosts a watch that fires counts too. */
+const withoutWatched = (lines: readonly FoundLine[]): FoundLine[] => {
+  const watched = new Set(lines.flatMap(({ kind, path }) => (kind === "watch" ? path : [])));
+  return lines.filter(({ kind, path }) => kind === "watch" || !watched.has(path));
 };
 
 const unreadLine = ({ kind, what, path }: Source): FoundLine => ({

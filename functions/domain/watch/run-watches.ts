@@ -1,5 +1,4 @@
 import type { Core } from "#functions/core.ts";
-import { countFactors } from "#functions/store/fleet/factors.ts";
 import type { ViewedFleet } from "#functions/store/fleet/select-hosts.ts";
 import { countHosts } from "#functions/store/fleet/summary.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
@@ -16,8 +15,7 @@ import {
 import { dayMs } from "#kit/clock.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
-import type { CommonFactor } from "#proto/watch/watch.ts";
-import { rankFactors } from "../fleet/find-factors.ts";
+import { findCommonFactor } from "../fleet/find-cause.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import { evaluateWatch, type WatchCount } from "./evaluate.ts";
 import { addMessages } from "./watches.ts";
@@ -36,9 +34,6 @@ const dueMs = 0.8 * evaluationMs;
 /** A message that no receiver has accepted for this long is dropped. */
 const messageMsMax = dayMs;
 
-/** A factor is common if this share of the hosts has it, and the probability of chance is at most this. */
-const commonShareMin = 0.8;
-const chanceMax = 0.05;
 /** Two watches have one cause if they share this part of their hosts. */
 const sharedShareMin = 0.9;
 
@@ -140,16 +135,9 @@ const findCause = async (
   view: ViewedFleet,
   { filter, row, count: hosts }: { filter: FleetFilter; row: WatchRow; count: number },
 ): Promise<Cause> => {
-  const counts = await countFactors(view, filter);
-  const factor = rankFactors(counts.counts, counts).find(
-    (each) =>
-      each.expectedByChance < chanceMax &&
-      each.selected >= commonShareMin * counts.selected &&
-      !isNamed(filter, each),
-  );
-  if (factor === undefined) return noCause;
-  const { kind, value, selected, all } = factor;
-  const commonFactor: CommonFactor = { kind, value, selected, others: all - selected };
+  const commonFactor = await findCommonFactor(view, filter);
+  if (commonFactor === undefined) return noCause;
+  const { kind, value } = commonFactor;
   for (const other of await findAnnouncedWatches(core.db, row.id)) {
     const announced = other.commonFactor;
     if (announced?.kind !== kind || announced.value !== value) continue;
@@ -162,18 +150,6 @@ const findCause = async (
     if (shared >= sharedShareMin * hosts) return { commonFactor, explainedBy: other.id };
   }
   return { commonFactor, explainedBy: null };
-};
-
-/** Whether a filter itself selects a value: then all its hosts have it, which explains nothing. */
-const isNamed = (filter: FleetFilter, { kind, value }: Pick<CommonFactor, "kind" | "value">) => {
-  const { runningConfig, desiredConfig, ...others } = filter;
-  const named = { ...others, running_config: runningConfig, desired_config: desiredConfig }[kind];
-  return (
-    named?.some(
-      (each: string) =>
-        value === each || (kind.endsWith("config") && value.startsWith(each.slice(0, 16))),
-    ) ?? false
-  );
 };
 
 const detailOf = ({

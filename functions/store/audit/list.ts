@@ -202,6 +202,22 @@ const actionsIn = (actions: readonly string[] | "any"): SQL =>
       ) select action from step where action is not null`
     : sql`select unnest(${texts(actions)}) as action`;
 
+/** Counts the events of actions since a time, by the hour since 1970. */
+export const countEventsByHour = async (
+  db: Executor,
+  { actions, since, by }: { actions: readonly string[]; since: Date; by: AuditActors },
+): Promise<ReadonlyMap<number, number>> => {
+  const { low } = rangeOf({ since }, null);
+  const hour = sql`floor(extract(epoch from ${auditEvent.occurredAt}) / 3600)`;
+  const where = and(gte(auditEvent.id, low), ...conditionsOf({ actions, since, by }));
+  const rows = await readRows(
+    db,
+    { hour: Number, events: Number },
+    sql`select ${hour} as hour, count(*) as events from ${auditEvent} where ${where} group by 1`,
+  );
+  return new Map(rows.map(({ hour, events }) => [hour, events]));
+};
+
 /** Returns the ids that events of a filter's time can have, below `after`. */
 const rangeOf = ({ since, until }: AuditFilter, after: string | null): IdRange => {
   const low = since

@@ -50,6 +50,17 @@ const columnsOf = {
 /** Counts by the text of a value in its column. */
 type ByValue = CountsByValue<"selected">;
 
+const countSourcesOf = async (
+  view: ViewedFleet,
+  selected: Expression,
+  hostSources: HostSources | null | undefined,
+) => {
+  const { db, rules, hosts } = view;
+  if (hostSources === null) return undefined;
+  if (!hosts || !hostSources) return countSources(view, selected);
+  return hostSources.count(hosts, await maskHosts(db, hosts, selected), rules.now);
+};
+
 /** Counts by a scan of the accounts, which takes a second for 100,000 hosts. */
 const countSources = async (
   { db, rules }: ViewedFleet,
@@ -65,21 +76,19 @@ const countSources = async (
 
 /**
  * Counts the hosts of a filter, and all hosts, by each value. Counts sources in memory if `hostSources` are given, and omits them while
- * these are being read.
+ * these are being read, and with null.
  */
 export const countFactors = async (
   view: ViewedFleet,
   filter: FleetFilter,
-  hostSources?: HostSources,
+  hostSources?: HostSources | null,
 ): Promise<FactorCounts> => {
-  const { db, rules, hosts } = view;
+  const { db, rules } = view;
   const selected = fleetPredicate(filter, rules);
   const all = await selectHosts(view, always);
   const [{ totals, by }, sources] = await Promise.all([
     all.count(mapValues(columnsOf, column), { selected }),
-    hosts && hostSources
-      ? maskHosts(db, hosts, selected).then((mask) => hostSources.count(hosts, mask, rules.now))
-      : countSources(view, selected),
+    countSourcesOf(view, selected, hostSources),
   ]);
   const { label: bySet, ...others } = by;
   const [policies, labels] = await Promise.all([

@@ -15,6 +15,7 @@ import {
   type RowOf,
   readRow,
   readRows,
+  readScalar,
   texts,
   timestamptz,
 } from "../database/statements.ts";
@@ -146,6 +147,10 @@ export const listInventory = async (
     where strpos(lower(name), lower(${text})) > 0 ${beyond} order by name, coalesce(identity, ''), status limit ${limit + 1}`);
   return paged(rows, { limit }, (last) => JSON.stringify([last.name, last.identity ?? ""]));
 };
+
+/** Counts the expected hosts that have never enrolled. */
+export const countMissing = (db: Executor): Promise<number> =>
+  readScalar(db, Number, sql`select count(*) from inventory_host where ${isMissing}`);
 
 /** Counts the hosts of each status. */
 export const countInventory = async (

@@ -1,0 +1,179 @@
+/** Lines of what runs beside the fleet: rollouts, settled hours, the system, and the inventory. */
+import type { Core } from "#functions/core.ts";
+import {
+  type FleetHourCounts,
+  findHourCounts,
+  findMatchingHosts,
+} from "#functions/store/completeness/report.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { countMissing } from "#functions/store/inventory/inventory.ts";
+import { type DescribedRollout, listRollouts } from "#functions/store/rollout/rollouts.ts";
+import { dayMs, hourMs, rfc3339 } from "#kit/clock.ts";
+import { incompleteStates } from "#proto/completeness/hour-state.ts";
+import { formatCount, formatCountOf } from "#proto/format.ts";
+import { plainLine } from "#proto/plain-text.ts";
+import { groupParts, isIll, type PartGroup } from "#proto/system/parts.ts";
+import { reportSystem } from "../system/report-system.ts";
+import { atUtc, type FoundLine } from "./lines.ts";
+
+/** The most rollouts that are read. */
+const rolloutsMax = 100;
+
+/** Returns a line for each rollout that waits for a decision. */
+export const findWaitingRollouts = async (db: Executor): Promise<FoundLine[]> => {
+  const page = { after: null, limit: rolloutsMax };
+  const { rows } = await listRollouts(db, { states: ["paused"] }, page);
+  return rows.map(lineOfRollout);
+};
+
+const lineOfRollout = (row: DescribedRollout): FoundLine => {
+  const failed = row.waves.reduce((sum, wave) => sum + wave.failed, 0);
+  const name = plainLine(row.configName ?? row.configHash.slice(0, 12));
+  const [first] = row.breach?.evidence ?? [];
+  return {
+    key: `rollout:${row.id}`,
+    kind: "rollout",
+    severity: row.reasonCode === "operator" ? "warning" : "critical",
+    since: rfc3339(row.updatedAt.getTime()),
+    count: failed || null,
+    sentence: `The rollout of ${name} is paused in wave ${row.wave} of ${row.waves.length}: ${whyPaused(row, failed)}.`,
+    evidence: first ? `First ${plainLine(first.identity)}: ${plainLine(first.detail)}.` : null,
+    path: `/changes/rollouts/${row.id}${failed === 0 ? "" : "?status=failed"}`,
+  };
+};
+
+const whyPaused = ({ reasonCode, reason }: DescribedRollout, failed: number) => {
+  const hosts = `${formatCountOf(failed, "host")} failed`;
+  switch (reasonCode) {
+    case "worse_than_control":
+      return `its hosts do worse than unchanged ones${failed === 0 ? "" : `, and ${hosts}`}`;
+    case "database_restored":
+      return "the database was restored from a backup";
+    case "operator":
+      return `somebody paused it${reason === null ? "" : ` (${plainLine(reason)})`}`;
+    default:
+      return hosts;
+  }
+};
+
+/** Completeness is looked at for so long. */
+const weekMs = 7 * dayMs;
+/** Incomplete hours with fewer complete ones between them have one line. */
+const gapHours = 6;
+
+/** Returns a line for each run of hours of the last week that are not complete. */
+export const findIncompleteHours = async (
+  core: Pick<Core, "db" | "clock" | "hourColumns">,
+): Promise<FoundLine[]> => {
+  const now = core.clock.now();
+  const toMs = Math.ceil(now / hourMs) * hourMs;
+  const fromMs = toMs - weekMs;
+  const counts = await findHourCounts(core.db, { fromMs, toMs });
+  const lines = await Promise.all(runsOf(counts).map((run) => lineOfRun(core, run)));
+  // A run that began before that week has no other beginning each hour.
+  return lines.map((line) =>
+    line.since === rfc3339(fromMs) ? { ...line, key: "hours:earlier", since: null } : line,
+  );
+};
+
+const incompleteIn = ({ hosts }: FleetHourCounts) =>
+  incompleteStates.reduce((sum, state) => sum + (hosts.get(state) ?? 0), 0);
+
+/** Joins incomplete hours into runs, the oldest first. */
+const runsOf = (counts: readonly FleetHourCounts[]): FleetHourCounts[][] => {
+  const runs: FleetHourCounts[][] = [];
+  for (const hour of counts.filter((each) => incompleteIn(each) > 0)) {
+    const last = runs.at(-1)?.at(-1);
+    if (last !== undefined && hour.hourMs - last.hourMs <= gapHours * hourMs)
+      runs.at(-1)?.push(hour);
+    else runs.push([hour]);
+  }
+  return runs;
+};
+
+const lineOfRun = async (
+  { db, hourColumns }: Pick<Core, "db" | "hourColumns">,
+  run: readonly FleetHourCounts[],
+): Promise<FoundLine> => {
+  const fromMs = run[0]?.hourMs ?? 0;
+  const toMs = (run.at(-1)?.hourMs ?? 0) + hourMs;
+  const range = { fromMs, toMs, states: incompleteStates, host: null };
+  const { rows, total } = await findMatchingHosts(
+    db,
+    range,
+    { after: null, limit: 1 },
+    hourColumns,
+  );
+  const short = run.reduce((sum, { hosts }) => sum + (hosts.get("short") ?? 0), 0);
+  const hours =
+    toMs - fromMs === hourMs ? "the hour" : formatCountOf((toMs - fromMs) / hourMs, "hour");
+  const params = new URLSearchParams({ from: rfc3339(fromMs), to: rfc3339(toMs) });
+  return {
+    key: `hours:${rfc3339(fromMs).slice(0, 13)}`,
+    kind: "hours",
+    severity: short > 0 ? "critical" : "warning",
+    since: rfc3339(fromMs),
+    count: total,
+    sentence: `${formatCountOf(total, "host is", "hosts are")} not complete in ${hours} from ${atUtc(fromMs)}.`,
+    evidence: [
+      short > 0
+        ? `Records are missing in ${formatCount(short)} of their hours.`
+        : "Their accounts may still come.",
+      ...rows.map(
+        ({ host, hours: worst }) => `Worst: ${plainLine(host)}, ${formatCountOf(worst, "hour")}.`,
+      ),
+    ].join(" "),
+    path: `/data/completeness?${params}`,
+  };
+};
+
+/** Returns a line for each component of the system that is not ready, or has a warning. */
+export const findIllComponents = async (
+  core: Parameters<typeof reportSystem>[0],
+): Promise<FoundLine[]> => {
+  const { parts } = await reportSystem(core);
+  return groupParts(parts)
+    .filter(({ worst }) => isIll(worst))
+    .map(lineOfComponent);
+};
+
+const lineOfComponent = ({ component, title, worst, parts }: PartGroup): FoundLine => {
+  const others = parts.filter(isIll).length - 1;
+  return {
+    key: `system:${[component, ...(title.includes(" ") ? [worst.of] : [])].join(":")}`,
+    kind: "system",
+    severity: worst.state === "not_ready" ? "critical" : "warning",
+    since: worst.since,
+    count: null,
+    sentence: `${plainLine(title)}: ${steady(plainLine(worst.detail))}.`,
+    evidence:
+      others === 0
+        ? null
+        : `So ${others === 1 ? "is 1 other part" : `are ${formatCount(others)} other parts`} of it.`,
+    path: "/system",
+  };
+};
+
+/** Rounds the figures that move every second, so that a report is new only when something has changed. */
+const steady = (detail: string) =>
+  detail.replace(/\d+(?= (?:stored )?envelopes| s\b)/g, (figure) =>
+    formatCount(Number(Number(figure).toPrecision(1))),
+  );
+
+/** Returns a line for the hosts of the inventory that have never enrolled. */
+export const findMissingHosts = async (db: Executor): Promise<FoundLine[]> => {
+  const count = await countMissing(db);
+  if (count === 0) return [];
+  return [
+    {
+      key: "missing",
+      kind: "missing",
+      severity: "warning",
+      since: null,
+      count,
+      sentence: `${formatCountOf(count, "host")} of the inventory ${count === 1 ? "has" : "have"} never enrolled.`,
+      evidence: null,
+      path: "/access/inventory?status=missing",
+    },
+  ];
+};

@@ -1,0 +1,167 @@
+/** Lines of the fleet: states that hosts are in more than before, and hosts that will lose data or their certificate. */
+import { type FleetSample, findSamples, sampleMs } from "#functions/store/fleet/history.ts";
+import { findFillingQueues, findFleetPage } from "#functions/store/fleet/host-rows.ts";
+import type { ViewedFleet } from "#functions/store/fleet/select-hosts.ts";
+import { countHosts, type FleetSummary, summarizeFleet } from "#functions/store/fleet/summary.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import {
+  aheadHours,
+  attentionStates,
+  type FleetSeverity,
+  fleetSeverities,
+} from "#proto/fleet-health/vocabulary.ts";
+import { formatCount, formatCountOf } from "#proto/format.ts";
+import { plainLine } from "#proto/plain-text.ts";
+import { findCommonFactor } from "../fleet/find-cause.ts";
+import { expiresBetween } from "../fleet/look-ahead.ts";
+import type { ViewCore } from "../fleet/rules.ts";
+import { readFleetView } from "../fleet/view-rules.ts";
+import { atUtc, type FoundLine, factorSentence, fleetPath } from "./lines.ts";
+
+/** The fleet now, and its counts over the last 24 hours, the oldest first. */
+export interface FleetNow {
+  view: ViewedFleet;
+  summary: FleetSummary;
+  samples: readonly FleetSample[];
+}
+
+/** Reads the fleet. */
+export const readFleetNow = async (core: ViewCore): Promise<FleetNow> => {
+  const view = await readFleetView(core, {});
+  const to = view.rules.now;
+  const range = { from: new Date(to.getTime() - dayMs), to, stepMs: sampleMs };
+  const [summary, samples] = await Promise.all([
+    summarizeFleet(view, {}),
+    findSamples(core.db, range),
+  ]);
+  return { view, summary, samples };
+};
+
+type Trouble = Exclude<FleetSeverity, "enrolling" | "revoked" | "healthy">;
+
+/** What hosts do in each trouble, one and several of them, and whether they lose data meanwhile. */
+const troubleWords: Readonly<
+  Record<Trouble, readonly [one: string, many: string, isCritical: boolean]>
+> = {
+  renewal_failed: [
+    "host cannot renew its certificate",
+    "hosts cannot renew their certificates",
+    true,
+  ],
+  stale: ["host is stale", "hosts are stale", true],
+  queue_at_risk: [
+    "host has a queue that is nearly full",
+    "hosts have queues that are nearly full",
+    true,
+  ],
+  config_invalid: ["host rejects its config", "hosts reject their configs", false],
+  cert_expiring: [
+    "host has a certificate that expires soon",
+    "hosts have certificates that expire soon",
+    false,
+  ],
+  unsupported_version: [
+    "host runs an unsupported version",
+    "hosts run an unsupported version",
+    false,
+  ],
+  not_forwarding: [
+    "host is healthy and forwards nothing",
+    "hosts are healthy and forward nothing",
+    true,
+  ],
+};
+const troubles = fleetSeverities.filter((severity) => severity in troubleWords) as Trouble[];
+
+const filterOf = (trouble: Trouble): FleetFilter =>
+  trouble === "not_forwarding"
+    ? { states: ["healthy"], forwarding: ["stopped", "never"] }
+    : { states: [trouble] };
+
+const countOf = (
+  trouble: Trouble,
+  { byState, needsAttention }: Pick<FleetSummary, "byState" | "needsAttention">,
+) =>
+  trouble === "not_forwarding"
+    ? attentionStates.reduce((left, state) => left - (byState.get(state) ?? 0), needsAttention)
+    : (byState.get(trouble) ?? 0);
+
+/** Returns a line for each trouble of more hosts than before, by more than a tenth: before is what it was in a quarter of the last day. */
+export const findWorseStates = async (fleet: FleetNow): Promise<FoundLine[]> =>
+  (await Promise.all(troubles.map((trouble) => lineOfTrouble(trouble, fleet)))).flat();
+
+const lineOfTrouble = async (
+  trouble: Trouble,
+  { view, summary, samples }: FleetNow,
+): Promise<FoundLine[]> => {
+  const counts = samples.map((sample) => countOf(trouble, sample));
+  const count = countOf(trouble, summary);
+  const before = counts.toSorted((a, b) => a - b)[Math.floor(counts.length / 4)];
+  if (before === undefined || count <= before * 1.1) return [];
+  const filter = filterOf(trouble);
+  const factor = count > 1 ? await findCommonFactor(view, filter, null) : undefined;
+  const [one, many, isCritical] = troubleWords[trouble];
+  const more = before === 0 ? "" : `, ${formatCount(count - before)} more than before`;
+  const lastBefore = samples[counts.findLastIndex((each) => each <= before * 1.1)];
+  return [
+    {
+      key: `state:${trouble}`,
+      kind: "state",
+      severity: isCritical ? "critical" : "warning",
+      since: lastBefore?.at.toISOString() ?? null,
+      count,
+      sentence: `${formatCountOf(count, one, many)}${more}.`,
+      evidence: factor ? factorSentence(factor) : null,
+      path: fleetPath(filter),
+    },
+  ];
+};
+
+/** Returns a line for hosts whose queues will be full, and one for hosts whose certificates will have expired. */
+export const findLosses = async ({ view }: FleetNow): Promise<FoundLine[]> =>
+  (await Promise.all([findFilling(view), findExpiring(view)])).flat();
+
+const findFilling = async (view: ViewedFleet): Promise<FoundLine[]> => {
+  const seconds = aheadHours * 3600;
+  const filter = { queueFullWithinSeconds: seconds };
+  const [count, [first]] = await Promise.all([
+    countHosts(view, [filter]),
+    findFillingQueues(view.db, seconds, view.rules, 1),
+  ]);
+  const hours = Math.floor(Number(first?.seconds_left) / 3600);
+  const when = hours === 0 ? "within the hour" : `in about ${hours} h`;
+  return lineAhead("queues", {
+    count,
+    sentence: `${formatCountOf(count, "host loses", "hosts lose")} data within ${aheadHours} h, when the queue is full.`,
+    evidence: first ? `${plainLine(first.device_id)} is full first, ${when}.` : null,
+    path: fleetPath(filter),
+  });
+};
+
+const findExpiring = async (view: ViewedFleet): Promise<FoundLine[]> => {
+  // By whole hours, so that the address of the hosts changes once an hour.
+  const from = Math.floor(view.rules.now.getTime() / hourMs) * hourMs;
+  const filter = expiresBetween(new Date(from), new Date(from + (aheadHours + 1) * hourMs));
+  const soonest = { sort: "certificate_not_after", order: "asc", limit: 1, after: null } as const;
+  const [count, { rows }] = await Promise.all([
+    countHosts(view, [filter]),
+    findFleetPage(view, filter, soonest),
+  ]);
+  const [first] = rows;
+  const ends = first && Date.parse(first.successor_not_after ?? first.certificate_not_after);
+  return lineAhead("certificates", {
+    count,
+    sentence: `${formatCountOf(count, "host loses its certificate", "hosts lose their certificates")} within ${aheadHours} h, because it was not renewed in time.`,
+    evidence: ends ? `${plainLine(first.device_id)} is first, at ${atUtc(ends)}.` : null,
+    path: fleetPath(filter),
+  });
+};
+
+const lineAhead = (
+  name: string,
+  line: Pick<FoundLine, "sentence" | "evidence" | "path"> & { count: number },
+): FoundLine[] =>
+  line.count === 0
+    ? []
+    : [{ key: `ahead:${name}`, kind: "ahead", severity: "warning", since: null, ...line }];
