@@ -9,7 +9,14 @@ import { people } from "#scripts/lab/people.ts";
 import { preparedFleets } from "#scripts/screenshots/prepared-fleets.ts";
 import { createTestToken } from "../support/collector.ts";
 import { flawsOf } from "../support/ui-states.ts";
-import { expectAddress, follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
+import {
+  expectAddress,
+  follow,
+  press,
+  see,
+  startWebInBrowser,
+  waitForPage,
+} from "../support/web-in-browser.ts";
 
 const { web, visit } = await startWebInBrowser({ clock: systemClock });
 let watch: Watch;
@@ -52,6 +59,11 @@ it("lets an admin take a line with a note by the keyboard, and release it", asyn
     "network team is on it",
   );
   await expect.poll(() => page.title()).not.toMatch(`(${untaken}) Now`);
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await press(page, "Copy handover");
+  await expect
+    .poll(() => page.evaluate(() => navigator.clipboard.readText()))
+    .toContain("network team is on it");
   await press(line, "Release");
   await line.getByRole("button", { name: "Take" }).waitFor();
   expect(messages).toEqual([]);
@@ -113,6 +125,36 @@ it("keeps what a person saw in the browser, and marks what is new when they come
   // Following a line and coming back is no absence.
   await page.reload();
   await see(page, "new since you last looked (7 h ago)");
+});
+
+it("counts in the title of a tab out of view, which is no look at the page", async () => {
+  const { page } = await visit("/watches");
+  await page.clock.install();
+  let fleet = "calm";
+  await page.route(now, (route) => route.fulfill({ json: preparedFleets[fleet] }));
+  await page.goto("/");
+  await see(page, "Nothing needs you.");
+  await page.evaluate(() => {
+    Object.defineProperty(document, "visibilityState", { get: () => "hidden" });
+    document.dispatchEvent(new Event("visibilitychange"));
+  });
+  fleet = "forty-watches";
+  await page.clock.fastForward(60_000);
+  await expect.poll(() => page.title()).toMatch("(43) Now");
+  const looks = (name: string) => localStorage.getItem(name) ?? "";
+  expect(await page.evaluate(looks, `now:${people.auditor.userId}`)).toContain('"lines":[]');
+});
+
+it("says in a tab from before an upgrade that a page has changed, with a button that loads it", async () => {
+  const { page } = await visit("/");
+  await lineOf(page).waitFor();
+  const script = /watches-page.*\.js/;
+  await page.route(script, (route) => route.fulfill({ status: 404 }));
+  await follow(page, "Watches");
+  await see(page, "The server may have a newer version of this page.");
+  await page.unroute(script);
+  await press(page, "Reload");
+  await waitForPage(page, "Watches");
 });
 
 it("shows scopes alone once `audit` is taken away", async () => {
