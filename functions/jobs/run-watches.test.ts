@@ -27,6 +27,7 @@ it("sends one message when a watch fires, with what was counted, and one when it
         since,
         common_factor: null,
         url: `https://fleet.test/fleet?${search}`,
+        line: `https://fleet.test/#watch:${id}`,
         reason: null,
       },
     },

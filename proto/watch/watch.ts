@@ -170,6 +170,8 @@ export interface WatchMessageBody {
     common_factor: CommonFactor | null;
     /** The hosts on `/fleet`, as they were then. */
     url: string;
+    /** Its line on the page *Now*, as long as it fires; absent from an earlier core. */
+    line?: string;
     /** Why it is resolved, unless the hosts recovered. */
     reason: "changed" | "deleted" | null;
   };

@@ -160,7 +160,10 @@ describe("Alertmanager", () => {
     expect(alerts()).toEqual([
       {
         labels: { severity: "page", alertname: "SvcWatch", watch, watch_id: id },
-        annotations: { summary: "8 hosts match label.zone:dark, more than 2" },
+        annotations: {
+          summary: "8 hosts match label.zone:dark, more than 2",
+          line: `https://fleet.test/#watch:${id}`,
+        },
         startsAt,
         endsAt: clock.iso(240_000),
         generatorURL: expect.stringMatching(/^https:\/\/fleet\.test\/fleet\?label=zone%3Adark&at=/),

@@ -190,6 +190,7 @@ const alertOf = (
     },
     annotations: {
       summary: `${hosts} ${watch.filter || "(every host)"}, more than ${watch.more_than}`,
+      ...(data.line === undefined ? {} : { line: data.line }),
       ...(factor === null
         ? {}
         : { common_factor: `${factor.kind} ${factor.value}: ${factor.selected} of them` }),

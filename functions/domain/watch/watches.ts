@@ -223,6 +223,7 @@ export const addMessages = async (
       since: row.firingSince?.toISOString() ?? null,
       common_factor: row.commonFactor,
       url: linkTo(core, row.filter, at),
+      line: `${core.watches()?.webUrl ?? ""}/#watch:${row.id}`,
       reason,
     },
   };
