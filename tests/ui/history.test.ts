@@ -9,7 +9,7 @@ import type { FleetFactors } from "#proto/fleet-health/factors.ts";
 import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { axeViolationsOf, flawsOf } from "#tests/support/ui-states.ts";
-import { follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
+import { expectCount, follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser();
 /** Fifteen hosts are silent from three hours ago, for half an hour. */
@@ -109,6 +109,35 @@ describe("the page as it was", () => {
   it("has no axe violation and no sideways scroll", async () => {
     const past = `/fleet?at=${midst()}`;
     expect(await flawsAt(past, "hosts need attention, of 110 hosts")).toEqual([]);
+  });
+});
+
+describe("the lines of 24 hours", () => {
+  it("are under the figures of the whole fleet, and a click shows the page of that time", async () => {
+    const { page, messages, layoutShift } = await visit("/fleet");
+    const chip = page.locator(".state-chips li", { hasText: "Stale" });
+    const line = chip.getByRole("img", { name: "Last 24 h: 10 to 25 hosts" });
+    await line.waitFor();
+    const forwarding = page.locator(".summary").getByRole("img");
+    expect(await forwarding.textContent()).toBe("Last 24 h: 81 to 96 hosts");
+    await expectCount(page.locator(".trend"), 11);
+    expect(await layoutShift()).toBe(0);
+    expect(await axeViolationsOf(page)).toEqual([]);
+    const { width = 0 } = (await line.boundingBox()) ?? {};
+    // The middle of the silence, in quarters of an hour from the left.
+    const index = 95 - Math.floor((web.clock.now() - Date.parse(midst())) / 900_000);
+    await line.click({ position: { x: ((index + 0.5) / 96) * width, y: 5 } });
+    await see(page, "The past, at");
+    expect(Math.abs(Date.parse(paramOf(page, "at") ?? "") - Date.parse(midst()))).toBeLessThan(
+      hourMs / 4,
+    );
+    await expectCount(page.locator(".trend"), 0);
+    await follow(page, "Back to now");
+    await line.waitFor();
+    await follow(chip, /Stale/);
+    await expect.poll(() => paramOf(page, "state")).toBe("stale");
+    await expectCount(page.locator(".trend"), 0);
+    expect(messages).toEqual([]);
   });
 });
 

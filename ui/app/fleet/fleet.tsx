@@ -15,6 +15,7 @@ import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
 import { FactorsMenu, FleetAge, LazyHistory } from "./menus.tsx";
 import { Outlook } from "./outlook.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
+import { createTrends } from "./summary/create-trends.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { fleetValues, hostsInStates } from "./summary/summary-view.ts";
 import { createRows } from "./table/create-rows.ts";
@@ -163,6 +164,10 @@ const createView = () => {
     answer: () => report.answer()?.value,
     /** No host is enrolled: the first steps stand alone, without figures of nothing. */
     isEmptyFleet: () => hasNoRows() && !isNarrowed(view()),
+    trendOf: createTrends(view, {
+      isWhole: () => report.answer() !== undefined && !isNarrowed(view()),
+      paused,
+    }),
   };
 };
 
@@ -173,7 +178,7 @@ interface PartProps<Name extends keyof ReturnType<typeof createFleet>> {
 
 /** The title, the fleet in one line, and the age of the page. */
 const Head = (
-  props: PartProps<"view" | "report" | "answer" | "paused" | "setPaused" | "refresh">,
+  props: PartProps<"view" | "report" | "answer" | "paused" | "setPaused" | "refresh" | "trendOf">,
 ) => {
   const { view, report, answer, paused, setPaused, refresh } = props.of;
   return (
@@ -186,6 +191,7 @@ const Head = (
             summary={answer()?.summary}
             isChanging={report.phase() === "changing"}
             view={view()}
+            trendOf={props.of.trendOf}
           />
         </div>
       </Show>
@@ -201,7 +207,7 @@ const Head = (
 };
 
 /** The states, the charts and the outlook, or the history of a past view. A narrow screen shows one line of them until it is opened. */
-const Overview = (props: PartProps<"view" | "report" | "facets" | "answer">) => {
+const Overview = (props: PartProps<"view" | "report" | "facets" | "answer" | "trendOf">) => {
   const { view, report, answer } = props.of;
   const isNarrow = createMedia("(max-width: 640px)");
   let details!: HTMLDetailsElement;
@@ -222,6 +228,7 @@ const Overview = (props: PartProps<"view" | "report" | "facets" | "answer">) => 
           summary={answer()?.summary}
           isChanging={report.phase() === "changing"}
           view={view()}
+          trendOf={props.of.trendOf}
         >
           <StateLegend thresholds={answer()?.thresholds} />
         </StateBar>
@@ -240,7 +247,7 @@ const Overview = (props: PartProps<"view" | "report" | "facets" | "answer">) => 
 };
 
 /** The charts of the facets and, of now, the outlook; and a banner when they are old or could not be loaded. */
-const Charts = (props: PartProps<"view" | "report" | "facets" | "answer">) => {
+const Charts = (props: PartProps<"view" | "report" | "facets" | "answer" | "trendOf">) => {
   const { view, report, facets, answer } = props.of;
   const renewalSeconds = createMemo(() => typicalRenewalSeconds(answer()?.items ?? []));
   const hasFailed = () => facets.phase() === "failed";
@@ -256,7 +263,7 @@ const Charts = (props: PartProps<"view" | "report" | "facets" | "answer">) => {
         }}
       />
       <Show when={view().at === undefined}>
-        <Outlook />
+        <Outlook trend={props.of.trendOf("incomplete")} />
       </Show>
       <Show when={report.phase() !== "stale" && ["stale", "failed"].includes(facets.phase())}>
         <Banner>

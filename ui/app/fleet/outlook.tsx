@@ -40,7 +40,7 @@ const Inventory = v.object({
 });
 
 /** What runs out, what hosts changed, which hours are incomplete, and which hosts are missing: a line each, whose count leads to its rows. */
-export const Outlook = () => {
+export const Outlook = (props: { trend: JSX.Element }) => {
   const ahead = createKnown(Ahead, "health/ahead");
   const changes = createKnown(Changes, "health/changes?limit=20");
   const hours = createKnown(Hours, "completeness?from=24h&limit=1");
@@ -71,7 +71,8 @@ export const Outlook = () => {
       <li>
         <a href="/data/completeness?from=24h">
           <Line name="Last 24 h" words={wordsOf(hours(), wordsOfHours)} />
-        </a>
+        </a>{" "}
+        {props.trend}
       </li>
       <li>
         <InventoryLine />

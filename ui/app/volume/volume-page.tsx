@@ -29,7 +29,7 @@ type Item = VolumeReport["items"][number];
 
 /** `/data/volume`: what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
 export const VolumePage = () => {
-  const { page, report, params, chip, chips } = createListPage({
+  const { page, report, params, pathOf, chip, chips } = createListPage({
     path: "/data/volume",
     schema: VolumeReport,
   });
@@ -73,7 +73,7 @@ export const VolumePage = () => {
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>
             <p>{headlineOf(known())}</p>
-            <Series report={known()} />
+            <Series report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
             <Show when={known().by === "source"}>
               <p class="quiet">
                 By the hosts' own accounts, of the days of their clocks: what they accepted, not
@@ -89,8 +89,8 @@ export const VolumePage = () => {
   );
 };
 
-/** The bytes over time, as bars and as figures. */
-const Series = (props: { report: VolumeReport }) => {
+/** The bytes over time, as bars and as figures; a click shows who sent them. */
+const Series = (props: { report: VolumeReport; hrefOf: (from: string, to: string) => string }) => {
   const { times } = usePageContext();
   const bars = () =>
     props.report.series.map(({ from, envelopes, payload_bytes: bytes }) => {
@@ -99,7 +99,8 @@ const Series = (props: { report: VolumeReport }) => {
         envelopes === 0
           ? "nothing"
           : `${formatBytes(bytes)} in ${formatCountOf(envelopes, "envelope")}`;
-      return { value: bytes, name: `From ${at}: ${words}` };
+      const to = new Date(Date.parse(from) + props.report.step_seconds * 1000).toISOString();
+      return { value: bytes, name: `From ${at}: ${words}`, href: props.hrefOf(from, to) };
     });
   return (
     <>
@@ -112,7 +113,7 @@ const Series = (props: { report: VolumeReport }) => {
       </figure>
       <details>
         <summary>Figures</summary>
-        <List of={bars().toReversed()}>{({ name }) => name}</List>
+        <List of={bars().toReversed()}>{({ name, href }) => <a href={href}>{name}</a>}</List>
       </details>
     </>
   );

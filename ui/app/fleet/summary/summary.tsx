@@ -6,6 +6,7 @@ import { Icon, StateMark } from "#ui/app/design/icon.tsx";
 import { lazyPart } from "#ui/app/design/report-parts.tsx";
 import { formatCount } from "#ui/app/format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
+import type { TrendOf } from "./create-trends.tsx";
 import {
   figureWords,
   isFigureShown,
@@ -26,6 +27,7 @@ interface SummaryProps {
   /** The summary is of another view: its figures are left out until those of this one arrive. */
   isChanging?: boolean;
   view: FleetView;
+  trendOf?: TrendOf;
 }
 
 const isAlarm = (count: SummaryFigure["count"]) =>
@@ -56,6 +58,7 @@ export const SummaryLine = (props: SummaryProps) => {
               <b>{props.isChanging ? "…" : formatCount(props.summary?.[figure.count] ?? 1000)}</b>{" "}
               {figureWords(props.view.filter, figure)}
             </a>
+            {props.trendOf?.(figure.count)}
           </li>
         )}
       </For>
@@ -141,10 +144,11 @@ export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
               Needs attention
             </span>
           </Chip>
+          {props.trendOf?.("needs_attention")}
         </li>
         <For each={fleetStates}>
           {(state) => (
-            <li>
+            <li data-state={state}>
               <Chip
                 href={hrefs()[state] ?? ""}
                 chosen={states().includes(state)}
@@ -152,6 +156,7 @@ export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
               >
                 <StateMark state={state} />
               </Chip>
+              {props.trendOf?.(state)}
             </li>
           )}
         </For>
