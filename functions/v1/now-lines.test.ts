@@ -199,7 +199,7 @@ it("has the components of the system that are ill, the same while only their fig
           endpoint: "core",
           name: "clock",
           status: "not_ready",
-          detail: `The clock is ${seconds} s ahead`,
+          detail: `The clock is ${seconds} s ahead.`,
           since: clock.iso(),
         },
       ],
@@ -213,7 +213,7 @@ it("has the components of the system that are ill, the same while only their fig
       key: "system:core:vm-1",
       severity: "critical",
       since: clock.iso(),
-      sentence: "Core vm-1: The clock is 1,000 s ahead.",
+      sentence: "Core vm-1 (Clock): The clock is 1,000 s ahead.",
       path: "/system",
     },
   ]);

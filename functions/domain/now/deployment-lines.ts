@@ -12,7 +12,7 @@ import { dayMs, hourMs, rfc3339 } from "#kit/clock.ts";
 import { incompleteStates } from "#proto/completeness/hour-state.ts";
 import { formatCount, formatCountOf } from "#proto/format.ts";
 import { plainLine } from "#proto/plain-text.ts";
-import { groupParts, isIll, type PartGroup } from "#proto/system/parts.ts";
+import { describePart, groupParts, isIll, type PartGroup } from "#proto/system/parts.ts";
 import { reportSystem } from "../system/report-system.ts";
 import { atUtc, type FoundLine } from "./lines.ts";
 
@@ -145,7 +145,7 @@ const lineOfComponent = ({ component, title, worst, parts }: PartGroup): FoundLi
     severity: worst.state === "not_ready" ? "critical" : "warning",
     since: worst.since,
     count: null,
-    sentence: `${plainLine(title)}: ${steady(plainLine(worst.detail))}.`,
+    sentence: `${plainLine(title)} (${describePart(worst).title}): ${steady(plainLine(worst.detail))}`,
     evidence:
       others === 0
         ? null
