@@ -103,7 +103,7 @@ export const uiStates: readonly UiState[] = [
       await page.reload();
     },
   },
-  { name: "drawer", ...fleet, ready: "Certificate id", enter: pressing("j", "Enter") },
+  { name: "drawer", ...fleet, ready: "Everything about this host", enter: pressing("j", "Enter") },
   { name: "suggestions", ...fleet, ready: "state:", enter: pressing("/", "s", "t") },
   {
     name: "query with a fault",

@@ -50,10 +50,10 @@ describe("signing in, in a browser", () => {
       await heading(page, scopes.includes("audit") ? "Fleet" : "This page needs the scope audit");
       await expectAddress(page, "/fleet?state=stale");
       await page.getByRole("link", { name: "Now", exact: true }).click();
-      await see(page, `Signed in as ${email}`);
+      await see(page, `${scopes.join(", ")} for ${email}`);
       const held = page.locator(".scope-rows [data-held] code");
       await expect.poll(() => held.allTextContents()).toEqual(scopes);
-      const strip = page.getByRole("list", { name: "Fleet" });
+      const strip = page.getByRole("list", { name: "The last 24 hours" });
       if (scopes.includes("audit")) await strip.waitFor();
       else expect(await strip.count()).toBe(0);
       await openMenu(page);

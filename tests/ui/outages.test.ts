@@ -131,7 +131,7 @@ describe("the fleet page, with real processes", () => {
     const context = page.context();
     const home = await context.newPage();
     await home.goto(deployment.origin);
-    await home.locator(".summary:not([data-loading])").waitFor();
+    await see(home, "Last checked");
     deployment.front.swallow(true);
     try {
       await context.clock.fastForward("01:00:00");
@@ -139,7 +139,7 @@ describe("the fleet page, with real processes", () => {
       await see(page, "Updated 1 h ago");
       // The frame marks the pages that show no age of their own.
       await home.getByText("No answer yet. This page shows old data.").waitFor({ timeout: 5_000 });
-      await home.locator('[data-shown="stale"] .summary').waitFor();
+      await home.locator('[data-shown="stale"] .now-strip').waitFor();
     } finally {
       deployment.front.swallow(false);
     }
