@@ -145,7 +145,7 @@ it("counts in the title of a tab out of view, which is no look at the page", asy
   expect(await page.evaluate(looks, `now:${people.auditor.userId}`)).toContain('"lines":[]');
 });
 
-it("says in a tab from before an upgrade that a page has changed, with a button that loads it", async () => {
+it("says in a tab from before an upgrade that a page or an answer has changed, with a button that loads it", async () => {
   const { page } = await visit("/");
   await lineOf(page).waitFor();
   const script = /watches-page.*\.js/;
@@ -155,6 +155,12 @@ it("says in a tab from before an upgrade that a page has changed, with a button 
   await page.unroute(script);
   await press(page, "Reload");
   await waitForPage(page, "Watches");
+  await page.route(now, (route) => route.fulfill({ json: {} }));
+  await follow(page, "Overview");
+  await see(page, "The page cannot read the server's answer");
+  await page.unroute(now);
+  await press(page, "Reload");
+  await lineOf(page).waitFor();
 });
 
 it("shows scopes alone once `audit` is taken away", async () => {
@@ -189,6 +195,9 @@ it("has no flaw with forty watches, long and right-to-left names, and a browser 
       [link.querySelector("bdi") ?? link, link].map((of) => of.getBoundingClientRect().right),
     );
   expect(name).toBeLessThan(after ?? 0);
+  await page.setViewportSize({ width: 390, height: 844 });
+  expect((await page.locator(".now-strip").boundingBox())?.height).toBeLessThan(80);
+  await page.setViewportSize({ width: 1440, height: 900 });
   await page.getByText("Your scopes").click();
   await see(page, "directory has not been synced");
   expect(await page.getByText(/not( been)? synced/i).count()).toBe(1);

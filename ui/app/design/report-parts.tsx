@@ -158,7 +158,13 @@ export const LoadFailure = (props: {
           <p>
             <Why problem={problem()} />
           </p>
-          <Button onClick={() => props.onRetry()}>Try again</Button>
+          <div class="row">
+            <Button onClick={() => props.onRetry()}>Try again</Button>
+            {/* A success that this page cannot read. */}
+            <Show when={problem().status === 200}>
+              <ReloadButton />
+            </Show>
+          </div>
           {props.children}
         </section>
       )}
@@ -166,11 +172,14 @@ export const LoadFailure = (props: {
   );
 };
 
-/** Reports that a part of the page could not be loaded: an open page outlives an update of the server, which has other files. */
+/** Loads the page anew: an open page outlives an update of the server, which has other files and answers. */
+const ReloadButton = () => <Button onClick={() => location.reload()}>Reload</Button>;
+
+/** Reports that a part of the page could not be loaded. */
 const PartFailed = (props: { what: string }) => (
   <Banner class="part-failed" role="alert">
     {props.what} could not be loaded. The server may have a newer version of this page.
-    <Button onClick={() => location.reload()}>Reload</Button>
+    <ReloadButton />
   </Banner>
 );
 
