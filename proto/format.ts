@@ -1,6 +1,8 @@
+const counts = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
 /** Returns a count with thousands separators, rounded: `9,412`. */
 export const formatCount = (count: number): string =>
-  Number.isFinite(count) ? String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",") : "unknown";
+  Number.isFinite(count) ? counts.format(count) : "unknown";
 
 /** Returns a count with its noun: `1 host`, `9,412 hosts`. */
 export const formatCountOf = (count: number, one: string, many = `${one}s`): string =>

@@ -156,7 +156,7 @@ const lineOfComponent = ({ component, title, worst, parts }: PartGroup): FoundLi
 
 /** Rounds the figures that move every second, so that a report is new only when something has changed. */
 const steady = (detail: string) =>
-  detail.replace(/\d+(?= (?:stored )?envelopes| s\b)/g, (figure) =>
+  detail.replace(/(?<!\d)\d+(?= (?:stored )?envelopes| s\b)/g, (figure) =>
     formatCount(Number(Number(figure).toPrecision(1))),
   );
 
