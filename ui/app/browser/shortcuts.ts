@@ -47,7 +47,7 @@ const keyPressOf = (event: KeyboardEvent): KeyPress => {
     modified: event.ctrlKey || event.altKey || event.metaKey,
     handled: event.defaultPrevented || event.isComposing,
     inField: target?.closest("input, textarea, select, [contenteditable]") != null,
-    inDialog: target?.closest("dialog, [role=dialog]") != null,
+    inDialog: target?.closest("dialog") != null,
   };
 };
 

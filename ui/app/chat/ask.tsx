@@ -37,7 +37,7 @@ export const Ask = () => {
         Ask
       </Button>
       <Show when={wasOpen()}>
-        <ChatPanel open={isOpen()} onClosed={() => button.focus()} />
+        <ChatPanel open={isOpen()} returnFocus={() => button} />
       </Show>
     </Show>
   );

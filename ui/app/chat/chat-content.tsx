@@ -4,7 +4,6 @@ import {
   createSignal,
   createUniqueId,
   Index,
-  type JSX,
   Match,
   on,
   Show,
@@ -154,7 +153,6 @@ const ComposerNote = (props: { bytes: number; answering: boolean }) => (
 
 interface ContentProps {
   api: ApiClient;
-  title: JSX.Element;
   conversations: Conversations;
   onShow: (id: string) => void;
   onClose: () => void;
@@ -263,9 +261,9 @@ const Head = (
 ) => {
   const conversation = () => props.conversations.current();
   return (
-    <header class="chat-head">
+    <div class="chat-head">
       <div class="chat-title">
-        {props.title}
+        <h2 id="chat-title">Ask</h2>
         <p class="chat-note" dir="auto">
           {plainText(
             conversation().title() ??
@@ -296,7 +294,7 @@ const Head = (
       <Button class="button-plain button-icon" aria-label="Close" onClick={() => props.onClose()}>
         <Icon name="close" />
       </Button>
-    </header>
+    </div>
   );
 };
 

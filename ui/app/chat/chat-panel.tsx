@@ -1,8 +1,8 @@
-import * as Dialog from "@kobalte/core/dialog";
 import { useBeforeLeave, useLocation, useNavigate } from "@solidjs/router";
-import { createEffect, createMemo, type JSX, Show } from "solid-js";
+import { createEffect, createMemo, Show } from "solid-js";
 import { Portal } from "solid-js/web";
 import { createMedia } from "../browser/create-media.ts";
+import { Drawer } from "../design/drawer.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { ChatContent } from "./chat-content.tsx";
 import { createConversations } from "./create-conversations.ts";
@@ -32,7 +32,7 @@ const withConversation = (address: string, conversation: string | undefined) => 
 
 interface PanelProps {
   open: boolean;
-  onClosed: () => void;
+  returnFocus: () => HTMLElement;
 }
 
 /** Creates the conversations of the panel, of which the address names the one that is shown. */
@@ -55,7 +55,7 @@ const createPanel = (props: PanelProps) => {
   };
   const close = () => {
     show(undefined);
-    props.onClosed();
+    if (docked()) props.returnFocus().focus();
   };
   // Links elsewhere in the page do not know the panel: beside the page it stays open, and a link in a panel that covers the page closes it.
   useBeforeLeave(({ to, options, preventDefault }) => {
@@ -78,52 +78,41 @@ const createPanel = (props: PanelProps) => {
  */
 export const ChatPanel = (props: PanelProps) => {
   const { api, docked, shown, show, close, conversations } = createPanel(props);
-  let field: HTMLTextAreaElement | undefined;
-  const content = (title: JSX.Element) => (
+  const content = () => (
     <ChatContent
       api={api}
-      title={title}
       conversations={conversations}
       onShow={show}
       onClose={close}
       fieldRef={(element) => {
-        field = element;
+        queueMicrotask(() => element.focus());
       }}
     />
   );
   return (
-    <Show
-      when={docked()}
-      fallback={
-        <Dialog.Root open={shown() !== undefined} onOpenChange={(open) => open || close()}>
-          <Dialog.Portal>
-            <Dialog.Overlay class="drawer-overlay" />
-            <Dialog.Content
-              class="chat"
-              onOpenAutoFocus={(event) => {
-                event.preventDefault();
-                field?.focus();
-              }}
-              // The button that opened it takes the focus.
-              onCloseAutoFocus={(event) => event.preventDefault()}
-            >
-              {content(<Dialog.Title as="h2">Ask</Dialog.Title>)}
-            </Dialog.Content>
-          </Dialog.Portal>
-        </Dialog.Root>
-      }
-    >
-      <Show when={shown() !== undefined}>
+    <Show when={shown() !== undefined}>
+      <Show
+        when={docked()}
+        fallback={
+          <Drawer
+            class="chat"
+            labelledBy="chat-title"
+            onClose={close}
+            returnFocus={props.returnFocus}
+          >
+            {content()}
+          </Drawer>
+        }
+      >
         <Portal>
           <aside
-            ref={() => queueMicrotask(() => field?.focus())}
             class="chat"
-            aria-label="Ask"
+            aria-labelledby="chat-title"
             onKeyDown={(event) => {
               if (event.key === "Escape") close();
             }}
           >
-            {content(<h2>Ask</h2>)}
+            {content()}
           </aside>
         </Portal>
       </Show>

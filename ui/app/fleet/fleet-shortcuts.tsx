@@ -26,7 +26,7 @@ export const fleetShortcuts = (actions: FleetActions): Shortcut[] => {
     const rows = [...document.querySelectorAll<HTMLElement>("tr[data-id]")];
     const drawerId = actions.drawerId();
     // In another dialog the keys belong to it.
-    if (drawerId === undefined && document.activeElement?.closest("[role=dialog]")) return;
+    if (drawerId === undefined && document.activeElement?.closest("dialog")) return;
     const focused = document.activeElement?.closest<HTMLElement>("tr[data-id]")?.dataset.id;
     const current = rows.findIndex(({ dataset }) => dataset.id === (drawerId ?? focused));
     const first = by > 0 ? 0 : rows.length - 1;

@@ -1,7 +1,8 @@
-import * as Dialog from "@kobalte/core/dialog";
 import { Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "#proto/fleet-health/host.ts";
 import { createReport, type LiveReport, neverMs, useUpdates } from "#ui/app/api/live-report.tsx";
+import { Button } from "#ui/app/design/buttons.tsx";
+import { Drawer } from "#ui/app/design/drawer.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
 import { LoadFailure, Loading, OldNotice } from "#ui/app/design/report-parts.tsx";
 import { plainName } from "#ui/app/format/format.ts";
@@ -10,12 +11,6 @@ import { hostPath } from "../view/view-state.ts";
 import { Detail, HostName } from "./detail.tsx";
 
 const detailIntervalMs = 10_000;
-
-/**
- * The overlay blocks pointer, wheel and touch. The dialog would block them with inherited styles on the document, which restyle and
- * repaint two hundred rows at each opening and closing.
- */
-const keepsDocumentStyles = { disableOutsidePointerEvents: false };
 
 /**
  * One collector in a modal drawer, open while `id` is given, kept up to date. Everything that core returns is shown as text. On close,
@@ -37,51 +32,33 @@ export const RowDrawer = (props: {
   });
   /** The detail of the wanted collector; never that of the previous one. */
   const detail = report.current;
-  let closeButton: HTMLButtonElement | undefined;
   return (
-    <Dialog.Root
-      open={props.id !== undefined}
-      onOpenChange={(open) => open || props.onClose()}
-      preventScroll={false}
-    >
-      <Dialog.Portal>
-        <Dialog.Overlay class="drawer-overlay" />
-        <Dialog.Content
-          class="drawer stack"
-          {...keepsDocumentStyles}
-          onOpenAutoFocus={(event) => {
-            // The same element each time, whether the answer has arrived or not.
-            event.preventDefault();
-            closeButton?.focus();
-          }}
-          onCloseAutoFocus={(event) => {
-            const target = props.returnFocus();
-            if (!target) return;
-            event.preventDefault();
-            target.focus({ preventScroll: true });
-          }}
-        >
-          <header class="drawer-head">
-            <div class="drawer-name">
-              <Show when={detail()} fallback={<Dialog.Title as="h2">Host</Dialog.Title>}>
-                {(known) => <DrawerName detail={known()} />}
-              </Show>
-            </div>
-            <Dialog.CloseButton
-              ref={(button: HTMLButtonElement) => {
-                closeButton = button;
-              }}
-              class="button button-plain button-icon"
-              aria-label="Close"
-            >
-              <Icon name="close" />
-            </Dialog.CloseButton>
-          </header>
-          <OldNotice report={report} what="The details below are" pauses />
-          <DrawerBody report={report} />
-        </Dialog.Content>
-      </Dialog.Portal>
-    </Dialog.Root>
+    <Show when={props.id !== undefined}>
+      <Drawer
+        class="drawer stack"
+        labelledBy="drawer-title"
+        onClose={props.onClose}
+        returnFocus={props.returnFocus}
+      >
+        <div class="drawer-head">
+          <div class="drawer-name">
+            <Show when={detail()} fallback={<h2 id="drawer-title">Host</h2>}>
+              {(known) => <DrawerName detail={known()} />}
+            </Show>
+          </div>
+          <Button
+            class="button-plain button-icon"
+            ref={(button: HTMLElement) => queueMicrotask(() => button.focus())}
+            aria-label="Close"
+            onClick={() => props.onClose()}
+          >
+            <Icon name="close" />
+          </Button>
+        </div>
+        <OldNotice report={report} what="The details below are" pauses />
+        <DrawerBody report={report} />
+      </Drawer>
+    </Show>
   );
 };
 
@@ -92,7 +69,7 @@ const DrawerName = (props: { detail: FleetHealthDetail }) => {
   return (
     <>
       <StateMark state={item().state} />
-      <Dialog.Title as="h2">{plainName(item().device_id)}</Dialog.Title>
+      <h2 id="drawer-title">{plainName(item().device_id)}</h2>
       <HostName host={item()} spelled={plainName} />
       <Show when={props.detail.at}>
         {(at) => <p class="banner">The past, at {times.text(at())}</p>}
