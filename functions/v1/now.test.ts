@@ -109,3 +109,13 @@ it("leaves the next episode untaken at once", async () => {
   expect((await take("the second time")).status).toBe(201);
   expect(await takenNow()).toMatchObject({ note: "the second time" });
 });
+
+it("reports what it found last while it looks again, with the time of that", async () => {
+  const find = createNowFinder({ ...core, viewsShared: { ms: 1000, clock } });
+  const first = await find();
+  await clock.advance(10_000);
+  expect((await find()).at).toBe(first.at);
+  await expect.poll(async () => (await find()).at).toBe(clock.now());
+  await clock.advance(minuteMs);
+  expect((await find()).at).toBe(clock.now());
+});

@@ -12,6 +12,8 @@ export type FoundLine = Omit<NowLine, "taken">;
 
 /** What needs a person, before core knows who has taken which line. */
 export interface FoundNow extends Pick<NowReport, "strip" | "hosts"> {
+  /** When core looked, in milliseconds since the Unix epoch. */
+  at: number;
   /** The worst first. */
   lines: readonly FoundLine[];
   /** The kinds of lines that core could not read. */

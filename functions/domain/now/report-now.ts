@@ -22,8 +22,10 @@ export type NowCore = ViewCore & Pick<Core, "reports" | "log" | "hourColumns">;
 
 /** Callers share what was found for so long. */
 const sharedMs = 5_000;
+/** What was found is reported for so long while core looks again, so that nobody waits for a large fleet. */
+const keptMs = 30_000;
 /** What takes longer is named instead, and is in a later report. */
-const readMsMax = 4_000;
+const readMsMax = 2_500;
 /** The bytes of a day take longer than that on a large fleet: until they are known, their line is empty. */
 const dataMsMax = 500;
 
@@ -88,7 +90,7 @@ export const createNowFinder = (core: NowCore): (() => Promise<FoundNow>) => {
       log.warn({ err, name }, "a part of Now could not be read");
       return undefined;
     });
-  const findNow = async (_: null): Promise<FoundNow> => {
+  const findNow = async (): Promise<FoundNow> => {
     const now = clock.now();
     const fleet = join("fleet", () => readFleetNow(core));
     const [hold, known, data, changes, ...found] = await Promise.all([
@@ -101,6 +103,7 @@ export const createNowFinder = (core: NowCore): (() => Promise<FoundNow>) => {
     const unread = sources.filter((_, index) => found[index] === undefined);
     const lines = found.flatMap((each) => each ?? []);
     return {
+      at: now,
       lines: [...withoutWatched(lines), ...unread.map(unreadLine)].sort(worstFirst),
       unread: new Set(unread.map(({ kind }) => kind)),
       strip: [known && fleetStrip(known), data, changes].filter((strip) => strip !== undefined),
@@ -108,9 +111,21 @@ export const createNowFinder = (core: NowCore): (() => Promise<FoundNow>) => {
       hold,
     };
   };
-  const shared = core.viewsShared && { clock: core.viewsShared.clock, ms: sharedMs };
-  const find = shareNextRun(findNow, String, shared);
-  return () => find(null);
+  const { viewsShared } = core;
+  if (viewsShared === undefined) return findNow;
+  let last: FoundNow | undefined;
+  const shared = { clock: viewsShared.clock, ms: sharedMs };
+  const findAgain = async (_: null) => {
+    last = await findNow();
+    return last;
+  };
+  const find = shareNextRun(findAgain, String, shared);
+  return () => {
+    const run = find(null);
+    if (last === undefined || Math.abs(clock.now() - last.at) > keptMs) return run;
+    run.catch((err: unknown) => log.warn({ err }, "Now could not be read"));
+    return Promise.resolve(last);
+  };
 };
 
 /** Leaves out states whose hosts a watch that fires counts too. */
@@ -140,12 +155,12 @@ const worstFirst = (a: FoundLine, b: FoundLine) =>
 
 /** Returns the report of what was found, with who has taken which line. */
 export const reportNow = async (
-  { db, clock }: NowCore,
-  { lines, strip, hosts, hold }: FoundNow,
+  { db }: NowCore,
+  { at, lines, strip, hosts, hold }: FoundNow,
 ): Promise<Omit<NowReport, "held_by"> & Pick<FoundNow, "hold">> => {
   const claims = new Map((await findClaims(db)).map((claim) => [claim.key, claim]));
   return {
-    generated_at: rfc3339(clock.now()),
+    generated_at: rfc3339(at),
     lines: lines.slice(0, nowLinesMax).map((line) => ({ ...line, taken: takenBy(line, claims) })),
     lines_other: Math.max(0, lines.length - nowLinesMax),
     strip,
