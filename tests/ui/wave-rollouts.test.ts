@@ -254,7 +254,7 @@ it.each([
 const wordsOf = async (page: Page, ready: string) => {
   await see(page, ready);
   return page.evaluate(() => [
-    ...document.body.textContent.replace(/Updated \d+ \w+ ago/, "Updated").split("\n"),
+    ...document.body.textContent.replace(/(Updated|Last checked) \d+ \w+ ago/, "").split("\n"),
     ...[...document.querySelectorAll("[title]")].map(
       (element) => element.getAttribute("title") ?? "",
     ),
@@ -274,7 +274,7 @@ it("V4: pages whose browser has a wrong clock say the same as with a right one, 
     ["/access/enrollment", "token unknown"],
     [`/hosts/${host?.identity_id}`, "Timeline"],
     [`/changes/rollouts/${seededRolloutId("paused")}`, "started wave 2"],
-    ["/", "Directory"],
+    ["/", "Last checked"],
   ];
   const silentSince = `${new Date(web.clock.now()).toISOString().slice(0, 19)}Z`;
   const more: typeof shown = [

@@ -143,7 +143,7 @@ it("reports a refused password where no connection is left", async () => {
   const core = await open({ SVC_DATABASE_URL_FILE: path });
   expect(await databaseCheck(core.pool.db).find()).toEqual({
     status: "not_ready",
-    detail: `SVC_DATABASE_URL ${refused}`,
+    detail: `SVC_DATABASE_URL ${refused}.`,
   });
 });
 
@@ -188,7 +188,7 @@ it.each([
   const detail = `needs the password of SVC_DATABASE_PASSWORD_COMMAND: ${reason}`;
   expect(await databaseCheck(core.pool.db).find()).toEqual({
     status: "not_ready",
-    detail: `SVC_DATABASE_URL ${detail}`,
+    detail: `SVC_DATABASE_URL ${detail}.`,
   });
   await expect.poll(core.fault).toBe(`SVC_DATABASE_URL: ${detail}`);
 });

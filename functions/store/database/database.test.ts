@@ -286,7 +286,7 @@ describe("deadlines", () => {
       expect(await databaseCheck(db).find()).toEqual({
         status: "not_ready",
         detail:
-          "the server accepts no writes: it is a standby, or default_transaction_read_only is on",
+          "The server accepts no writes: it is a standby, or default_transaction_read_only is on.",
       });
     }
     await outside.unsafe(`alter database ${name} reset default_transaction_read_only`);

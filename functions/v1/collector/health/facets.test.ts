@@ -4,6 +4,7 @@ import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts"
 import { dayMs } from "#kit/clock.ts";
 import type { FleetFacets } from "#proto/fleet-health/facets.ts";
 import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
+import { type FleetTrends, trendSteps } from "#proto/fleet-health/trends.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
@@ -50,6 +51,14 @@ it("the facets of the health report count versions, platforms, drift, heartbeat 
   ]);
   expect(certificate_expiry).toMatchObject({ expired: 0, later: 0 });
   expect(certificate_expiry.days).toHaveLength(30);
+});
+
+it("the figures of 24 hours have a value for each quarter of an hour, null before the first sample", {
+  tags: "workerd",
+}, async () => {
+  const trends = await test.auditor.read<FleetTrends>("/v1/collector/health/trends");
+  expect(trends.needs_attention).toEqual(new Array(trendSteps.count).fill(null));
+  expect(Date.parse(trends.until)).toBeGreaterThan(test.clock.now());
 });
 
 describe("one collector of the report", () => {
