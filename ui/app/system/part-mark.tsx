@@ -1,25 +1,21 @@
 import type { PartState } from "#proto/system/report.ts";
-import { Icon } from "../design/icon.tsx";
+import { Icon, type StateWords } from "../design/icon.tsx";
 import "./system.css";
 
-const stateWords: Readonly<Record<PartState, string>> = {
-  not_ready: "not ready",
-  warning: "warning",
-  ready: "ready",
-  disabled: "not configured",
+const marks: Readonly<Record<PartState, StateWords>> = {
+  not_ready: ["not ready", "close", "crit"],
+  warning: ["warning", "warning", "warn"],
+  ready: ["ready", "check", "ok"],
+  disabled: ["not configured", "info", "muted"],
 };
 
-const shapeOf = {
-  not_ready: "close",
-  warning: "warning",
-  ready: "check",
-  disabled: "info",
-} as const;
-
 /** A state as shape and word. */
-export const PartMark = (props: { state: PartState; words?: string }) => (
-  <span class="state-mark system-state" data-part={props.state}>
-    <Icon name={shapeOf[props.state]} />
-    {props.words ?? stateWords[props.state]}
-  </span>
-);
+export const PartMark = (props: { state: PartState; words?: string }) => {
+  const mark = () => marks[props.state];
+  return (
+    <span class="state-mark system-state" data-tone={mark()[2]}>
+      <Icon name={mark()[1]} />
+      {props.words ?? mark()[0]}
+    </span>
+  );
+};
