@@ -33,7 +33,9 @@ const hostsAt = async (href: string) => {
 
 describe("the pages of configs in a browser", () => {
   it("answer whether all hosts run a config and which are left, in two clicks from the fleet", async () => {
-    const { page, messages } = await visit("/changes/configs");
+    const { page, messages, layoutShift } = await visit("/changes/configs");
+    await waitForHeading(page, "Running, never published");
+    expect(await layoutShift()).toBeLessThan(0.01);
     const { hosts } = await get<ConfigDetail>(`/v1/collector/configs/${newest}`);
     await page.getByRole("link", { name: "databases r11", exact: true }).click();
     await waitForPage(page, "databases r11");
@@ -116,8 +118,9 @@ describe("the pages of configs in a browser", () => {
 });
 
 it("the page of enrollment in a browser shows tokens and policies by state, refusals of the last day, and no value of a token", async () => {
-  const { page, messages } = await visit("/access/enrollment");
+  const { page, messages, layoutShift } = await visit("/access/enrollment");
   await waitForHeading(page, "Refused in the last day");
+  expect(await layoutShift()).toBeLessThan(0.01);
   for (const [name, rows] of [
     ["active", 2],
     ["used up", 1],

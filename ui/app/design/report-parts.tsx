@@ -231,7 +231,13 @@ export const Loaded = <Reported, Value = Reported>(props: {
   };
   return (
     <UpdatesProvider value={{ paused, asOf: props.report.asOf }}>
-      <Switch fallback={<p class="page-loading">Loading</p>}>
+      <Switch
+        fallback={
+          <p class="page-loading" data-first={props.report.answer() ? undefined : ""}>
+            Loading
+          </p>
+        }
+      >
         <Match when={props.report.failure()}>
           {(problem) => (
             <LoadFailure

@@ -37,7 +37,7 @@ const Outages = lazyPart(
 const intervalMs = 10_000;
 
 /** What needs a person: one sentence, three figures over 24 hours, and a line for each cause, the worst first. */
-export const Needs = (props: { onLoad: () => void }) => {
+export const Needs = () => {
   const report = createReport({
     schema: NowReport,
     path: () => "/api/core/now",
@@ -48,7 +48,6 @@ export const Needs = (props: { onLoad: () => void }) => {
   const earlier = createEarlierLook(report);
   const claims = createClaims(report.refresh);
   createPageTitle(() => tabTitle(report.value(), report.phase() === "stale"));
-  createEffect(() => report.phase() !== "loading" && props.onLoad());
   return (
     <>
       <h1 class="visually-hidden">Now</h1>
