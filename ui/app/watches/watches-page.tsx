@@ -10,7 +10,6 @@ import {
 import { useUpdates } from "../api/live-report.tsx";
 import { RecordState, type StateWords } from "../design/icon.tsx";
 import {
-  Chips,
   type RecordColumns,
   RecordLink,
   RecordList,
@@ -173,15 +172,14 @@ export const WatchesPage = () => {
       }
     >
       <Show when={report.value()?.held_by}>{(outage) => <Outages outages={[outage()]} />}</Show>
-      <Chips
-        label="Watches by state"
-        chips={chips("state", {
-          All: null,
-          ...Object.fromEntries(watchStates.map((state) => [stateWords[state][0], state])),
-        })}
-      />
       <RecordList
         {...list()}
+        filters={{
+          "Watches by state": chips("state", {
+            All: null,
+            ...Object.fromEntries(watchStates.map((state) => [stateWords[state][0], state])),
+          }),
+        }}
         label="Watches, newest first"
         columns={columns}
         isFailed={({ state }) => state === "firing"}
