@@ -20,6 +20,10 @@ export type HourState = (typeof hourStates)[number];
 /** The states of hours that somebody should look at. */
 export const incompleteStates: readonly HourState[] = ["short", "late", "silent", "core_out"];
 
+/** Returns how many of an hour's hosts have an incomplete one, by the number of hosts in each state. */
+export const countIncomplete = (hostsIn: (state: HourState) => number | undefined): number =>
+  incompleteStates.reduce((sum, state) => sum + (hostsIn(state) ?? 0), 0);
+
 /** The states that change when the hour's account arrives or is lost. */
 export const pendingStates: readonly HourState[] = ["late", "silent", "core_out"];
 

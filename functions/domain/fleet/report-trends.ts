@@ -2,7 +2,7 @@ import type { ReadCore } from "#functions/core.ts";
 import { findHourCounts } from "#functions/store/completeness/report.ts";
 import { type FleetSample, findHistoryStart, findSamples } from "#functions/store/fleet/history.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
-import { incompleteStates } from "#proto/completeness/hour-state.ts";
+import { countIncomplete } from "#proto/completeness/hour-state.ts";
 import { trendSteps } from "#proto/fleet-health/trends.ts";
 import { type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 
@@ -54,9 +54,7 @@ export const reportTrends = async ({ db, clock, config }: ReadCore): Promise<Fle
     incomplete: steps.map((index) => {
       const at = fromMs + index * stepMs;
       const hosts = settled.get(at - (at % hourMs));
-      return hosts
-        ? incompleteStates.reduce((sum, state) => sum + (hosts.get(state) ?? 0), 0)
-        : null;
+      return hosts ? countIncomplete((state) => hosts.get(state)) : null;
     }),
   };
 };

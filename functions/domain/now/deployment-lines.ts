@@ -9,7 +9,7 @@ import type { Executor } from "#functions/store/database/database.ts";
 import { countMissing } from "#functions/store/inventory/inventory.ts";
 import { type DescribedRollout, listRollouts } from "#functions/store/rollout/rollouts.ts";
 import { dayMs, hourMs, rfc3339 } from "#kit/clock.ts";
-import { incompleteStates } from "#proto/completeness/hour-state.ts";
+import { countIncomplete, incompleteStates } from "#proto/completeness/hour-state.ts";
 import { formatCount, formatCountOf } from "#proto/format.ts";
 import { plainLine } from "#proto/plain-text.ts";
 import { describePart, groupParts, isIll, type PartGroup } from "#proto/system/parts.ts";
@@ -76,8 +76,7 @@ export const findIncompleteHours = async (
   );
 };
 
-const incompleteIn = ({ hosts }: FleetHourCounts) =>
-  incompleteStates.reduce((sum, state) => sum + (hosts.get(state) ?? 0), 0);
+const incompleteIn = ({ hosts }: FleetHourCounts) => countIncomplete((state) => hosts.get(state));
 
 /** Joins incomplete hours into runs, the oldest first. */
 const runsOf = (counts: readonly FleetHourCounts[]): FleetHourCounts[][] => {

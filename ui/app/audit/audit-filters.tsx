@@ -5,9 +5,9 @@ import { auditOutcomes } from "#proto/audit-event.ts";
 import type { QueryParams } from "../browser/with-query.ts";
 import { ChoiceField, type Choices } from "../design/choice-field.tsx";
 import { FilterForm, type FormValues } from "../design/filter-form.tsx";
-import { plainText } from "../format/format.ts";
+import { capitalised, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { type AddressList, capitalised } from "../shell/page.tsx";
+import type { AddressList } from "../shell/page.tsx";
 import { instantOf, minuteIn } from "./audit-view.ts";
 
 const hour = 3600;

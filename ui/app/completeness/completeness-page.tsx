@@ -12,7 +12,7 @@ import { HourMark } from "./hour-mark.tsx";
 import {
   countsText,
   dayHourText,
-  hourLengthMs,
+  endOfHour,
   hourMarks,
   incompleteHosts,
   settlingText,
@@ -142,7 +142,7 @@ const Choices = (props: ReportProps) => {
         <List class="hours-list stack gap-1" of={props.report.hours.toReversed()}>
           {(hour) => (
             <>
-              <a href={props.list.pathOf({ from: hour.from, to: afterHour(hour.from) })}>
+              <a href={props.list.pathOf({ from: hour.from, to: endOfHour(hour.from) })}>
                 {dayHourText(hour.from)} UTC
               </a>
               : {countsText(hour)}
@@ -153,8 +153,6 @@ const Choices = (props: ReportProps) => {
     </>
   );
 };
-
-const afterHour = (from: string) => new Date(Date.parse(from) + hourLengthMs).toISOString();
 
 /** The hosts of an hour together, or one. */
 type Row = "all" | HostStrip;

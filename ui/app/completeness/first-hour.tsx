@@ -1,11 +1,10 @@
 import { type JSX, Show } from "solid-js";
 import * as v from "valibot";
+import { graceMs } from "#proto/completeness/hour-state.ts";
 import { createReport, type LiveReport, useUpdates } from "../api/live-report.tsx";
 import { CountLink } from "../design/records.tsx";
 import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
 import { clockText, hourLengthMs } from "./hour-view.ts";
-
-const graceMs = hourLengthMs / 4;
 
 const Stored = v.object({
   parts: v.number(),

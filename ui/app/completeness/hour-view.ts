@@ -1,5 +1,5 @@
 /** The states of hours and their shortages, in the operator's words. */
-import { type HourState, incompleteStates } from "#proto/completeness/hour-state.ts";
+import { countIncomplete, type HourState } from "#proto/completeness/hour-state.ts";
 import type {
   FleetCompleteness,
   HostHourView,
@@ -7,7 +7,7 @@ import type {
   ShortageView,
 } from "#proto/completeness/report.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";
-import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
+import { capitalised, formatBytes, formatCount, formatCountOf } from "../format/format.ts";
 
 /** An hour's state, or that it is not decided. */
 export type ShownState = HourState | "undecided";
@@ -143,6 +143,10 @@ export const hourLabel = ({
 /** The length of an hour, in milliseconds. */
 export const hourLengthMs = 3_600_000;
 
+/** Returns when the hour that begins at a time ends. */
+export const endOfHour = (from: string): string =>
+  new Date(Date.parse(from) + hourLengthMs).toISOString();
+
 /** Hours of a host in a row that have the same state, with the start of the first. */
 export type RunAt = HostStrip["runs"][number] & { from: string };
 
@@ -187,14 +191,13 @@ export const nextStepOf = ({ state, shortages }: Pick<RunAt, "state" | "shortage
 };
 
 /** Returns words as a sentence. */
-export const sentence = (text: string): string =>
-  `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+export const sentence = (text: string): string => `${capitalised(text)}.`;
 
 type FleetHour = FleetCompleteness["hours"][number];
 
 /** Returns how many hosts of an hour have an incomplete one. */
 export const incompleteHosts = ({ hosts }: FleetHour): number =>
-  incompleteStates.reduce((sum, state) => sum + (hosts[state] ?? 0), 0);
+  countIncomplete((state) => hosts[state]);
 
 /** Says how many hosts of an hour are in which state, worst first. */
 export const countsText = ({ hosts }: FleetHour): string =>

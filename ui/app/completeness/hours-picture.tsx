@@ -6,6 +6,7 @@ import {
   clockText,
   countsText,
   dayHourText,
+  endOfHour,
   hourLengthMs,
   hourMarks,
   incompleteHosts,
@@ -28,11 +29,10 @@ export const AllHours = (props: { report: FleetCompleteness; hrefOf: HrefOf }) =
     return Array.from({ length: count }, (_, index) => {
       const hour = known.get(Date.parse(from) + index * hourLengthMs);
       if (hour === undefined) return { value: 0, name: "Not settled yet" };
-      const until = new Date(Date.parse(hour.from) + hourLengthMs).toISOString();
       return {
         value: incompleteHosts(hour),
         name: `${dayHourText(hour.from)} UTC: ${countsText(hour)}`,
-        href: props.hrefOf(hour.from, until),
+        href: props.hrefOf(hour.from, endOfHour(hour.from)),
       };
     });
   };

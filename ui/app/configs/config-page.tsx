@@ -18,10 +18,10 @@ import {
   RecordTable,
 } from "../design/records.tsx";
 import { lazyPart, Section } from "../design/report-parts.tsx";
-import { formatBytes, formatCount, plainText } from "../format/format.ts";
+import { capitalised, formatBytes, formatCount, plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
-import { capitalised, createListPart, RecordPage, Time, TimeCell } from "../shell/page.tsx";
+import { createListPart, RecordPage, Time, TimeCell } from "../shell/page.tsx";
 import { ConfigText } from "./config-text.tsx";
 import { Preview } from "./preview.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";

@@ -10,8 +10,8 @@ import { withQuery } from "../browser/with-query.ts";
 import { FilterForm } from "../design/filter-form.tsx";
 import { type RecordColumns, RecordLink, RecordList } from "../design/records.tsx";
 import { List, Loaded, Section } from "../design/report-parts.tsx";
-import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { capitalised, createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
+import { capitalised, formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
 import { configName, runningPath } from "./progress-view.ts";
 

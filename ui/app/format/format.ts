@@ -176,3 +176,7 @@ export const evidenceParts = (condition: Condition): EvidencePart[] => {
 
 /** Returns a name in snake case as words. */
 export const inWords = (name: string): string => name.replaceAll("_", " ");
+
+/** Returns words with a capital letter at their beginning. */
+export const capitalised = (words: string): string =>
+  `${words.charAt(0).toUpperCase()}${words.slice(1)}`;

@@ -18,9 +18,9 @@ import { HostCell, type RecordColumns, RecordTable } from "../design/records.tsx
 import { List, Loaded, Section } from "../design/report-parts.tsx";
 import { ComparisonDetails } from "../fleet/changes/comparison-details.tsx";
 import { Outages, withOutages } from "../fleet/summary/outages.tsx";
-import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { capitalised, formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { capitalised, RecordPage, Time } from "../shell/page.tsx";
+import { RecordPage, Time } from "../shell/page.tsx";
 import { FilterOfRollout, RolloutFigure, TargetBar, TargetFigure } from "./rollout-parts.tsx";
 import {
   breachSentence,

@@ -12,7 +12,7 @@ import { pageNameOf } from "../browser/places.ts";
 import { changedParams, type QueryParams, withQuery } from "../browser/with-query.ts";
 import type { Chip } from "../design/records.tsx";
 import { Freshness, Loaded } from "../design/report-parts.tsx";
-import { formatAgo } from "../format/format.ts";
+import { capitalised, formatAgo } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "./page-title.ts";
 import "../design/page.css";
@@ -107,10 +107,6 @@ export const RecordPage = <Schema extends v.GenericSchema<object>>(props: {
     </PageFrame>
   );
 };
-
-/** Returns words with a capital letter at their beginning. */
-export const capitalised = (words: string): string =>
-  `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
 
 /** A list whose address holds the parameters of its report. */
 export type AddressList = ReturnType<typeof createAddressList>;
