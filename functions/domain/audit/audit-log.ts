@@ -37,6 +37,9 @@ export interface By {
   origin: Origin;
 }
 
+/** Core itself as the actor of an entry. */
+export const coreActor: Actor = { type: "system", id: "svc-server", display: "svc-server" };
+
 /** Returns an operator as the actor of an entry. */
 export const operatorActor = (operator: Operator): Actor => ({
   type: operator.kind ?? "operator",

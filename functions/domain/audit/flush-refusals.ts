@@ -3,7 +3,7 @@ import { type RefusalCountRow, refusalCounts } from "#functions/store/audit/audi
 import type { Executor } from "#functions/store/database/database.ts";
 import { minuteMs } from "#kit/clock.ts";
 import type { AuditAction } from "#proto/audit-actions.ts";
-import { type AuditEntry, recordAudits } from "./audit-log.ts";
+import { type AuditEntry, coreActor, recordAudits } from "./audit-log.ts";
 
 /** Requests of a minute may still be under way for so long after its end. */
 const graceMs = 5000;
@@ -37,7 +37,7 @@ export const flushRefusals = (core: WriteCore): Promise<number> =>
   flushCounts(core, refusalCounts, countEntry);
 
 const countEntry = (row: RefusalCountRow): AuditEntry => ({
-  actor: { type: "system", id: "svc-server", display: "svc-server" },
+  actor: coreActor,
   // Only `recordRefusals` writes these rows.
   action: row.action as AuditAction,
   target:

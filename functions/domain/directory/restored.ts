@@ -17,7 +17,7 @@ import {
 import { lockDirectorySync } from "#functions/store/directory/directory.ts";
 import { pauseRestoredRollouts } from "#functions/store/rollout/rollouts.ts";
 import { holdAllAccess } from "#functions/store/scim/held-access.ts";
-import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
+import { type AuditEntry, coreActor, recordAudits } from "../audit/audit-log.ts";
 import { peopleOf } from "./apply-snapshot.ts";
 
 /** How core detected a restore. */
@@ -159,10 +159,7 @@ const auditRestore = (
     rolloutIds: readonly string[];
   },
 ) => {
-  const by = {
-    actor: { type: "system", id: "svc-server", display: "svc-server" },
-    outcome: "success",
-  } as const;
+  const by = { actor: coreActor, outcome: "success" } as const;
   const hold: AuditEntry = {
     ...by,
     action: "directory.hold",

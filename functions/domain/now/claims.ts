@@ -20,9 +20,9 @@ import { minuteMs } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { ClaimBody, NowLine } from "#proto/now/report.ts";
 import {
-  type Actor,
   type AuditEntry,
   type By,
+  coreActor,
   operatorActor,
   recordAudit,
 } from "../audit/audit-log.ts";
@@ -92,35 +92,33 @@ export const releaseLine = async (core: WriteCore, by: By, id: string): Promise<
   });
 
 const ofPerson = ({ caller, origin }: By) => ({ actor: operatorActor(caller), origin });
-/** Core itself, which ends claims. */
-const core: Actor = { type: "system", id: "svc-server", display: "svc-server" };
 
 const release = async (
   tx: Executor,
-  needs: WriteCore,
+  core: WriteCore,
   { id, key, takenBy: taken_by }: ClaimRow,
   by: Pick<AuditEntry, "actor" | "origin" | "reasonCode">,
 ) => {
   await deleteClaim(tx, id);
-  await audit(tx, needs, { ...by, action: "line.release", key, details: { taken_by } });
+  await audit(tx, core, { ...by, action: "line.release", key, details: { taken_by } });
 };
 
 const audit = (
   tx: Executor,
-  needs: WriteCore,
+  core: WriteCore,
   { key, ...entry }: Omit<AuditEntry, "target" | "outcome"> & { key: string },
-) => recordAudit(tx, needs, { ...entry, target: { type: "line", id: key }, outcome: "success" });
+) => recordAudit(tx, core, { ...entry, target: { type: "line", id: key }, outcome: "success" });
 
 /** Ends the claims whose lines are gone, and returns how many. During an outage of core it ends none. */
 export const endClaims = async (
-  needs: WriteCore,
+  core: WriteCore,
   findNow: () => Promise<FoundNow>,
 ): Promise<number> => {
-  if ((await findClaims(needs.db)).length === 0) return 0;
+  if ((await findClaims(core.db)).length === 0) return 0;
   const found = await findNow();
   if (found.hold !== undefined) return 0;
-  const now = new Date(needs.clock.now());
-  return needs.db.transaction(async (tx) => {
+  const now = new Date(core.clock.now());
+  return core.db.transaction(async (tx) => {
     let ended = 0;
     for (const claim of await lockClaims(tx)) {
       const goneSince = goneSinceOf(claim, found, now);
@@ -128,7 +126,7 @@ export const endClaims = async (
         await updateClaim(tx, claim.id, { goneSince });
         continue;
       }
-      await release(tx, needs, claim, { actor: core, reasonCode: "cause_ended" });
+      await release(tx, core, claim, { actor: coreActor, reasonCode: "cause_ended" });
       ended += 1;
     }
     return ended;

@@ -17,7 +17,7 @@ import {
 } from "#functions/store/system/ca-bundles.ts";
 import { minuteMs } from "#kit/clock.ts";
 import type { CaChannel } from "#proto/management/ca-bundle.ts";
-import { recordAudit } from "../audit/audit-log.ts";
+import { coreActor, recordAudit } from "../audit/audit-log.ts";
 
 /** The PEM of a bundle, and its SHA-256. */
 export type CaBundleContent = Pick<CaBundleRow, "pem" | "sha256">;
@@ -103,7 +103,7 @@ const decide = async (
   };
   await insertCaBundle(tx, published);
   await recordAudit(tx, core, {
-    actor: { type: "system", id: "svc-server", display: "svc-server" },
+    actor: coreActor,
     action: "ca_bundle.publish",
     target: { type: "ca_bundle", id: channel },
     outcome: "success",
