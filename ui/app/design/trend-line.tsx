@@ -6,7 +6,7 @@ export const TrendLine = (props: {
   points: readonly (number | null)[];
   /** What the line shows, in words. */
   label: string;
-  onPick?: (index: number) => void;
+  onPick: (index: number) => void;
 }) => (
   // biome-ignore lint/a11y/useKeyWithClickEvents: see above
   <svg
@@ -14,10 +14,9 @@ export const TrendLine = (props: {
     role="img"
     viewBox={`-0.5 0 ${props.points.length} ${trendHeight}`}
     preserveAspectRatio="none"
-    data-picks={props.onPick && ""}
     onClick={({ clientX, currentTarget }) => {
       const { left, width } = currentTarget.getBoundingClientRect();
-      props.onPick?.(Math.floor(((clientX - left) / width) * props.points.length));
+      props.onPick(Math.floor(((clientX - left) / width) * props.points.length));
     }}
   >
     <title>{props.label}</title>
