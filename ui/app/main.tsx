@@ -1,40 +1,32 @@
 import { Router } from "@solidjs/router";
 import type { Component } from "solid-js";
-import { Dynamic, render } from "solid-js/web";
+import { render } from "solid-js/web";
 import { createApiClient, createFetchAhead } from "./api/api-client.ts";
 import { presentAddress } from "./browser/places.ts";
-import { lazyPart, PartBoundary } from "./design/report-parts.tsx";
+import { lazyPart } from "./design/report-parts.tsx";
 import { PageContextProvider } from "./session/page-context.tsx";
 import { RequiresScope } from "./session/session-gate.tsx";
 import { createPageTitle } from "./shell/page-title.ts";
 import { NoSuchPage, Shell } from "./shell/shell.tsx";
 
-const what = "The page";
+/** Returns the component of a route, whose page is loaded on demand. */
+const lazyRoute = (load: () => Promise<Component>): Component => lazyPart("The page", load);
 
 /**
  * Returns the component of a route for operators with scope `audit`; others see which scope is missing. The page sets a title of its own
  * once it is loaded.
  */
-const auditRoute = (title: string, Page: Component): Component => {
-  const Route = () => {
+const auditRoute = (title: string, load: () => Promise<Component>): Component => {
+  const Page = lazyRoute(load);
+  return () => {
     createPageTitle(() => title);
     return (
       <RequiresScope scope="audit">
-        <PartBoundary what={what}>
-          <Dynamic component={Page} />
-        </PartBoundary>
+        <Page />
       </RequiresScope>
     );
   };
-  return Route;
 };
-
-/** Returns the component of a route for everyone, with a page that is loaded on demand. */
-const lazyRoute = (load: () => Promise<Component>): Component => lazyPart(what, load);
-
-/** Returns `auditRoute` of a page that is loaded on demand. */
-const lazyAuditRoute = (title: string, load: () => Promise<Component>): Component =>
-  auditRoute(title, lazyRoute(load));
 
 const ahead = createFetchAhead((...request) => fetch(...request));
 ahead.begin("/api/session");
@@ -107,7 +99,7 @@ const auditPages: readonly (readonly [
 // Created once: a component made inside the JSX would be another one at each access.
 const routes = [
   { path: "/", component: lazyRoute(async () => (await import("./now/now-page.tsx")).NowPage) },
-  ...auditPages.map(([path, title, load]) => ({ path, component: lazyAuditRoute(title, load) })),
+  ...auditPages.map(([path, title, load]) => ({ path, component: auditRoute(title, load) })),
   { path: "*", component: NoSuchPage },
 ];
 

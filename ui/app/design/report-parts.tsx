@@ -191,22 +191,13 @@ export const lazyPart = <Props extends object>(
 ): Component<Props> => {
   const Part: Component<Props> = lazy(async () => ({ default: await load() }));
   return (props) => (
-    <PartBoundary what={what} loading={<Loading />}>
-      <Part {...props} />
-    </PartBoundary>
+    <ErrorBoundary fallback={<PartFailed what={what} />}>
+      <Suspense fallback={<Loading />}>
+        <Part {...props} />
+      </Suspense>
+    </ErrorBoundary>
   );
 };
-
-/** Shows what failed if a part below it cannot be loaded. */
-export const PartBoundary = (props: {
-  what: string;
-  loading?: JSX.Element;
-  children: JSX.Element;
-}) => (
-  <ErrorBoundary fallback={<PartFailed what={props.what} />}>
-    <Suspense fallback={props.loading}>{props.children}</Suspense>
-  </ErrorBoundary>
-);
 
 /** Shows a report's value once it is there; until then that it is loading, or why it could not be loaded, with a button that tries again. */
 export const Loaded = <Reported, Value = Reported>(props: {
