@@ -58,7 +58,7 @@ export const FactorList = (props: { view: FleetView }) => {
                     <a href={hrefOf(factor)}>
                       <span class="quiet">{inWords(factor.kind)}</span> <b>{factorValue(factor)}</b>
                     </a>
-                    <span class="factors-counts">
+                    <span>
                       {factorCounts(factor, known())}
                       <Show when={factorDoubt(factor)}>
                         {(doubt) => <span class="quiet"> · {doubt()}</span>}

@@ -47,7 +47,7 @@ const ExportLags = (props: { exports: readonly ExportLagView[] | undefined }) =>
 const RetentionPaused = (props: { pause: FleetHealthReport["retention_paused"] }) => (
   <Show when={props.pause}>
     {(pause) => (
-      <Banner class="retention-paused">
+      <Banner>
         <p>
           <b>The database's clock jumped</b> from {minute(pause().jumped_from)} to{" "}
           {minute(pause().jumped_to)}. Stored days are kept until {minute(pause().until)}. Correct
