@@ -12,6 +12,7 @@ import {
   expectAddress,
   expectCount,
   follow,
+  press,
   see,
   startWebInBrowser,
   waitForHeading,
@@ -198,6 +199,23 @@ describe("the page of a host", () => {
     await configs.getByText("assigned the config").waitFor();
     await configs.getByText("The host has not reported its config.").waitFor();
     expect(messages).toEqual([]);
+  });
+
+  it("pauses all of its parts", async () => {
+    const { page } = await visit("/login");
+    await page.clock.install();
+    await page.goto(`/hosts/${odd.identityId}`);
+    await page.getByRole("table", { name: "Certificates" }).waitFor();
+    await page.waitForLoadState("networkidle");
+    await press(page, "Pause updates");
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+    await page.clock.fastForward("05:00");
+    const path = `/api/core/collector/health/${odd.identityId}`;
+    const answer = page.waitForResponse((response) => response.url().endsWith(path));
+    await press(page, "Refresh");
+    await answer;
+    expect(asked.filter((each) => each.startsWith("/api/core/"))).toEqual([path]);
   });
 
   it("fetches diagnostics for an admin: waits for the host, then links to the file, or says why there is none", async () => {

@@ -111,7 +111,7 @@ export interface LiveReportOptions<Schema extends v.GenericSchema> {
   path: Accessor<string | undefined>;
   /** By default a minute. */
   intervalMs?: number | Accessor<number> | undefined;
-  /** Suspends the interval. */
+  /** Suspends the interval; by default with the page around. */
   paused?: Accessor<boolean>;
   /** Requests it once a minute while the page is out of view: the title of its tab shows it. */
   inBackground?: boolean;
@@ -127,7 +127,7 @@ export const createReport = <Schema extends v.GenericSchema>({
   schema,
   path,
   intervalMs = 60_000,
-  paused = () => false,
+  paused = useUpdates().paused,
   inBackground = false,
   showsAge = false,
 }: LiveReportOptions<Schema>): LiveReport<v.InferOutput<Schema>> => {

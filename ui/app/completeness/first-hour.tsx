@@ -1,7 +1,7 @@
 import { type JSX, Show } from "solid-js";
 import * as v from "valibot";
 import { graceMs } from "#proto/completeness/hour-state.ts";
-import { createReport, type LiveReport, useUpdates } from "../api/live-report.tsx";
+import { createReport, type LiveReport } from "../api/live-report.tsx";
 import { CountLink } from "../design/records.tsx";
 import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
 import { clockText, hourLengthMs } from "./hour-view.ts";
@@ -18,7 +18,7 @@ const Counted = v.object({
 export const FirstHour = (props: { settlesAt: string }) => {
   const from = () => new Date(Date.parse(props.settlesAt) - graceMs - hourLengthMs).toISOString();
   const ask = <Schema extends v.GenericSchema>(schema: Schema, path: () => string) =>
-    createReport({ schema, path, paused: useUpdates().paused, intervalMs: 10_000 });
+    createReport({ schema, path, intervalMs: 10_000 });
   const health = "/api/core/collector/health?limit=1";
   const stored = ask(Stored, () => `/api/core/collector/volume?from=${from()}&limit=1`);
   const hosts = ask(Counted, () => health);

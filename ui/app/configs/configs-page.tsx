@@ -5,7 +5,7 @@ import {
   type ListedConfig,
   UnstoredConfigs,
 } from "#proto/fleet-health/config-report.ts";
-import { createReport, useUpdates } from "../api/live-report.tsx";
+import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { FilterForm } from "../design/filter-form.tsx";
 import { type RecordColumns, RecordLink, RecordList } from "../design/records.tsx";
@@ -110,7 +110,6 @@ const Unstored = () => {
     schema: UnstoredConfigs,
     path: () => "/api/core/collector/configs/unstored",
     intervalMs: refreshIntervalMs,
-    paused: useUpdates().paused,
   });
   return (
     <Section class="panel" id="unstored" title="Running, never published">

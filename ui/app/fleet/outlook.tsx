@@ -1,6 +1,6 @@
 import { For, type JSX, Show } from "solid-js";
 import * as v from "valibot";
-import { createReport, useUpdates } from "../api/live-report.tsx";
+import { createReport } from "../api/live-report.tsx";
 import { PopoverMenu } from "../design/buttons.tsx";
 import { lazyPart } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, inWords } from "../format/format.ts";
@@ -86,7 +86,6 @@ const createKnown = <Schema extends v.GenericSchema>(schema: Schema, path: strin
   const { phase, value } = createReport({
     schema,
     path: () => `/api/core/collector/${path}`,
-    paused: useUpdates().paused,
     showsAge: true,
   });
   return () => (phase() === "fresh" ? value() : undefined);

@@ -7,7 +7,7 @@ import {
   type RolloutWave,
 } from "#proto/rollout/rollout.ts";
 import { targetStatuses } from "#proto/rollout/vocabulary.ts";
-import { createReport, useUpdates } from "../api/live-report.tsx";
+import { createReport } from "../api/live-report.tsx";
 import { auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
 import { EventTimeline } from "../audit/event-timeline.tsx";
 import { deviceOf } from "../audit/event-view.ts";
@@ -273,7 +273,6 @@ const Events = (props: { rollout: Rollout }) => {
     schema: AuditEventPage,
     path: () => eventsPath(filter()),
     intervalMs: 15_000,
-    paused: useUpdates().paused,
   });
   const entriesOf = ({ items, next_cursor }: AuditEventPage) =>
     withOutages(items, props.rollout.outages, {

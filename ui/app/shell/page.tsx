@@ -217,8 +217,7 @@ export const createListPart = <Schema extends v.GenericSchema>(
 ) => {
   const address = createAddressList(options);
   const { schema, intervalMs } = options();
-  const { paused } = useUpdates();
-  const report = createReport({ schema, path: address.sourcePath, intervalMs, paused });
+  const report = createReport({ schema, path: address.sourcePath, intervalMs });
   return { ...address, list: () => ({ ...listOf(address, options(), report), isPart: true }) };
 };
 

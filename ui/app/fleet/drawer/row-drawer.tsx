@@ -1,6 +1,6 @@
 import { Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "#proto/fleet-health/host.ts";
-import { createReport, type LiveReport, neverMs, useUpdates } from "#ui/app/api/live-report.tsx";
+import { createReport, type LiveReport, neverMs } from "#ui/app/api/live-report.tsx";
 import { Button } from "#ui/app/design/buttons.tsx";
 import { Drawer } from "#ui/app/design/drawer.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
@@ -27,7 +27,6 @@ export const RowDrawer = (props: {
     schema: FleetHealthDetail,
     path: () => (props.id === undefined ? undefined : hostPath(props.id, props)),
     intervalMs: () => (props.at === undefined ? detailIntervalMs : neverMs),
-    paused: useUpdates().paused,
     showsAge: true,
   });
   /** The detail of the wanted collector; never that of the previous one. */

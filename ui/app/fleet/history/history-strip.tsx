@@ -6,7 +6,7 @@ import {
   timelineSpans,
 } from "#proto/fleet-health/timeline.ts";
 import { parsePastTime } from "#proto/values.ts";
-import { createReport, useUpdates } from "#ui/app/api/live-report.tsx";
+import { createReport } from "#ui/app/api/live-report.tsx";
 import { formatCountOf } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { type FleetView, viewPath, withTime } from "../view/view-state.ts";
@@ -69,7 +69,6 @@ const createStrip = (props: { view: FleetView }) => {
     schema: FleetTimelineView,
     path: () => `/api/core/collector/health/timeline?span=${span()}`,
     intervalMs: refreshMs,
-    paused: useUpdates().paused,
     showsAge: true,
   });
   const known = () => report.answer()?.value;
