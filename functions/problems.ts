@@ -61,7 +61,7 @@ export const problemCatalog = {
   access_held: entry(
     "unauthenticated",
     "stop",
-    "The database was restored: your access waits until the directory states it again, or svc-server confirm-access",
+    "The database was restored: your access waits for a directory sync, or svc-server confirm-access",
   ),
   not_found: entry("not_found", "fix_request", "No such resource"),
   method_not_allowed: entry(
@@ -147,7 +147,7 @@ export const problemCatalog = {
   signer_failed: entry("bad_gateway", "retry", "The certificate signer failed"),
   // Fleet health.
   no_history: entry("invalid", "fix_request", "There is no history of this time"),
-  filter_without_history: entry("invalid", "fix_request", "The filter reads what has no history"),
+  filter_without_history: entry("invalid", "fix_request", "The filter has a term without history"),
   too_many_exports: entry("throttled", "retry", "This operator has too many exports in flight"),
   diag_pending: entry("conflict", "retry", "The host has not sent its diagnostics yet"),
   diag_forbidden: entry(
@@ -168,9 +168,9 @@ export const problemCatalog = {
   // Watches.
   watch_name_taken: entry("conflict", "fix_request", "Another watch has this name"),
   watch_without_receivers: entry("conflict", "fix_request", "The watch has no receiver"),
-  too_many_watches: entry("conflict", "fix_request", "There are as many watches as core keeps"),
+  too_many_watches: entry("conflict", "fix_request", "The limit of watches is reached"),
   // Budgets.
-  too_many_budgets: entry("conflict", "fix_request", "There are as many budgets as core keeps"),
+  too_many_budgets: entry("conflict", "fix_request", "The limit of budgets is reached"),
   // Inventory.
   inventory_invalid: entry("invalid", "fix_request", "The inventory does not validate"),
   inventory_empty: entry(
@@ -204,7 +204,7 @@ export const problemCatalog = {
     "stop",
     "The last known good config is not among the published ones",
   ),
-  apply_in_progress: entry("conflict", "retry", "An apply of this set runs"),
+  apply_in_progress: entry("conflict", "retry", "This set is being applied"),
   rollout_overlap: entry(
     "conflict",
     "retry",
@@ -214,7 +214,7 @@ export const problemCatalog = {
   rollout_waves_invalid: entry(
     "invalid",
     "fix_request",
-    "The waves do not rise to all hosts of the filter",
+    "The waves must rise to all hosts of the filter",
   ),
   rollout_without_targets: entry(
     "invalid",
@@ -253,11 +253,11 @@ export const problemCatalog = {
   proof_invalid: entry("unauthenticated", "fix_request", "The proof of possession does not verify"),
   clock_skew: entry("unauthenticated", "fix_clock", "sent_at is too far from core's clock"),
   stale_request: entry("conflict", "retry", "A newer request was already accepted"),
-  rate_limited: entry("throttled", "retry", "Too many requests of this collector"),
+  rate_limited: entry("throttled", "retry", "Too many requests from this collector"),
   diag_not_requested: entry(
     "conflict",
     "stop",
-    "Core has not requested this, or has an answer, or it is too late",
+    "Core did not request this, has an answer, or stopped waiting",
   ),
   // Ingest.
   host_identity_mismatch: entry(
@@ -286,7 +286,7 @@ export const problemCatalog = {
   method_unknown: entry("unimplemented", "fix_request", "The service has no such method"),
   shutting_down: entry("unavailable", "retry", "Core is shutting down"),
   stream_moved: entry("unavailable", "retry", "The core has more streams than others"),
-  budget_exceeded: entry("throttled", "retry", "The host has sent its budget of this hour"),
+  budget_exceeded: entry("throttled", "retry", "The host has used up its budget of this hour"),
   overloaded: entry("unavailable", "retry", "Core is at its limit of uncommitted data"),
   stream_unavailable: entry("unavailable", "retry", "The stream of envelopes stores nothing now"),
 } as const satisfies Record<string, Entry>;

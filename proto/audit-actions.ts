@@ -69,7 +69,7 @@ export const auditSentences = {
     "could not drop the stored day {target}",
   ),
   "retention.confirm": event(
-    "confirmed that the database's clock, at {now}, is right, and retention goes on",
+    "confirmed the database's clock, {now}: retention continues",
     "could not confirm the database's clock",
   ),
   "config.publish": change("published/publish the config {target}"),
@@ -120,11 +120,11 @@ export const auditSentences = {
   ),
   "budget.delete": change("deleted/delete the budget {target}"),
   "budget.hold": event(
-    "held {host_id}, which had sent its budget {budget}, until {until}",
+    "held {host_id} until {until}: budget {budget} used up",
     "could not hold {host_id}",
   ),
   "budget.release": event(
-    "held {host_id} no longer, after {held_seconds} s of its budget {budget}",
+    "released {host_id} after {held_seconds} s, held by its budget {budget}",
     "could not release {host_id}",
   ),
   "audit.export": exported("the audit log as {target}[, {rows} events]"),

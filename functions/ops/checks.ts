@@ -31,10 +31,7 @@ const serverVersionMin = 15;
 /** Core was told to stop: balancers must choose another one before it closes its listeners. */
 export const stoppingCheck = (isStopping: () => boolean): Check => ({
   name: "stopping",
-  find: () =>
-    isStopping()
-      ? notReady("Core stops, and serves requests for a moment.")
-      : ready("Core serves requests."),
+  find: () => (isStopping() ? notReady("Core is stopping.") : ready("Core serves requests.")),
 });
 
 /** The database answers, accepts writes, is recent enough, and has no setting that core cannot use. */
@@ -84,9 +81,7 @@ export const directoryCheck = ({ db, clock, config }: ReadCore): Check =>
     const isPushed = config.directory.provider.kind === "scim";
     const at = isPushed ? last?.pushedAt : last?.syncedAt;
     const what = isPushed ? "push" : "snapshot of the directory";
-    const newest = at
-      ? `The last ${what} is of ${rfc3339(at.getTime())}.`
-      : `There was no ${what} yet.`;
+    const newest = at ? `The last ${what} was at ${rfc3339(at.getTime())}.` : `No ${what} yet.`;
     const faults = [
       ...(last && last.failures > 0
         ? [
@@ -117,7 +112,7 @@ const restoreFaults = async ({ db, clock }: TimedCore): Promise<string[]> => {
   const isUnnoticed = hosts > 0 && (restoredAt === null || restoredAt < since);
   return isUnnoticed
     ? [
-        `Core had acknowledged more of ${hosts} hosts than the database has: if it was restored, run svc-server hold-access.`,
+        `The database lacks data of ${hosts} hosts that core acknowledged: if it was restored, run svc-server hold-access.`,
       ]
     : [];
 };
@@ -125,8 +120,8 @@ const restoreFaults = async ({ db, clock }: TimedCore): Promise<string[]> => {
 const heldFault = (held: number, reasonCode: string | null | undefined) => {
   const massUnverified: HeldFor = "mass_unverified";
   return reasonCode === massUnverified
-    ? `${held} people are outside SVC_DIRECTORY_DOMAIN and held: check that setting.`
-    : `${held} people are missing from it and held.`;
+    ? `${held} people are outside SVC_DIRECTORY_DOMAIN and stay active for now: check that setting.`
+    : `${held} people are missing from it and stay active for now.`;
 };
 
 /** Core's clock agrees with the database's, which retention uses. */
@@ -198,11 +193,11 @@ export const filesCheck = (name: string, files: CheckedFiles): Check => ({
   find: () => {
     const fault = files.fault();
     if (fault !== undefined)
-      return warning(`It was changed and is invalid, so the older one is in use: ${fault}.`);
+      return warning(`The newest is invalid, so the older one is in use: ${fault}.`);
     const older = files.warning?.();
     return older === undefined
       ? ready("The newest is in use.")
-      : warning(`It is not in use: ${older}.`);
+      : warning(`The newest is not in use: ${older}.`);
   },
 });
 

@@ -177,7 +177,7 @@ it("has a line for each run of hours that are not complete", async () => {
   ]);
   expect(lines[0]).toMatchObject({
     severity: "critical",
-    sentence: expect.stringMatching(/^2 hosts are not complete in 2 hours from .* UTC\.$/),
+    sentence: expect.stringMatching(/^2 hosts are incomplete in 2 hours from .* UTC\.$/),
     evidence: "Records are missing in 3 of their hours. Worst: a, 2 hours.",
   });
   await expectRows(lines);

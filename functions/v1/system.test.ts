@@ -76,7 +76,7 @@ describe("the state of the system", () => {
     const report = await get();
     expect(partOf(report, "streams", "a")).toMatchObject({
       state: "warning",
-      detail: expect.stringMatching(/^It has 600 of the 3 cores' 614 streams/),
+      detail: expect.stringMatching(/^It has 600 of the 614 streams of 3 cores/),
     });
     expect(partOf(report, "streams", "b")).toBeUndefined();
   });
@@ -167,7 +167,7 @@ describe("the state of the system", () => {
       ('well', 1000000, now(), gen_random_uuid(), now() + interval '1 hour', 0, 0, 0, 0, now(), null)`);
     const report = await get();
     for (const [name, state, detail] of [
-      ["off", "not_ready", "No process exports."],
+      ["off", "not_ready", "It is not running."],
       ["refused", "warning", "401"],
       ["well", "ready", ""],
     ] as const)
@@ -195,7 +195,7 @@ describe("the state of the system", () => {
     await signIn("dora", "held");
     expect(await partNow()).toMatchObject({
       state: "warning",
-      detail: `3 people were refused one after the other, the last for held. The last sign-in was at ${at}.`,
+      detail: `3 people in a row were refused, the last for held. The last sign-in was at ${at}.`,
       since,
     });
     await signIn("ada", null);

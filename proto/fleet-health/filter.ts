@@ -192,7 +192,7 @@ const definitions = {
     }),
     parameter: "state" as const,
   },
-  attention: names(attentionKinds, "attention:needed", "hosts that need somebody"),
+  attention: names(attentionKinds, "attention:needed", "hosts that need attention"),
   /**
    * A substring of device, hostname, identity, platform or version, in any case; or the id of a host or a certificate, or the serial number
    * or fingerprint of a certificate, as tools print them. A host matches every one.
@@ -218,15 +218,11 @@ const definitions = {
   /** The machine of the core that received the last heartbeat. */
   core: text(253, "core:core-1", "machine of the core that the last heartbeat reached"),
   /** The /24 or /64 that the last heartbeat came from, as core saw it. */
-  subnet: text(64, "subnet:10.1.2.0/24", "the /24 or /64 that it came from, as core saw it"),
+  subnet: text(64, "subnet:10.1.2.0/24", "its /24 or /64, as core saw it"),
   /** The name of the enrollment policy. */
   policy: text(128, "policy:servers", "enrollment policy"),
   /** A source of telemetry of which the host has accepted records since the UTC day before, by its accounts. */
-  source: text(
-    200,
-    "source:syslog",
-    "source of telemetry that it has accepted records of since yesterday",
-  ),
+  source: text(200, "source:syslog", "source of its telemetry since yesterday"),
   drift: names(driftKinds, "drift:drifted", "running config against desired", {
     expected: "must be a kind of drift",
   }),
@@ -237,7 +233,7 @@ const definitions = {
   progress: names(
     configProgress,
     "progress:drifted,failed",
-    "what a host has made of its desired config",
+    "whether it applied its desired config",
   ),
   /** A condition that applies, even if another one decides the state. */
   condition: names(
@@ -270,7 +266,7 @@ const definitions = {
   budget: names(
     budgetKinds,
     "budget:held",
-    "sent its budget of this hour; core stores no more until it ends",
+    "used up its budget of this hour; core stores no more until it ends",
     { isOfNow: true },
   ),
   /** `failed`: an authentication failed in the last 24 hours; `failing`: and the host has sent no heartbeat since. */

@@ -108,7 +108,7 @@ export type FleetSeverity = (typeof fleetSeverities)[number];
 /** Selection by attention. `needed`: the host is in one of `attentionStates`, or in no trouble and yet does not forward. */
 export const attentionKinds = ["needed"] as const;
 
-/** Selection by budget. `held`: the host has sent its budget of this hour (docs/volume.md). */
+/** Selection by budget. `held`: the host has used up its budget of this hour (docs/volume.md). */
 export const budgetKinds = ["held"] as const;
 
 /** The states that need attention, the worst first: neither healthy, nor new, nor revoked on purpose. */

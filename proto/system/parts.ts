@@ -26,7 +26,7 @@ const replaceFiles = "Replace the files: docs/rotate.md.";
 const declarations: Readonly<Record<string, PartDeclaration>> = {
   process: ["core", "Process", "Read the end of its log, then start it again."],
   stopping: ["core", "Requests", "Nothing, if somebody stopped it."],
-  clock: ["core", "Clock", "Set the clock that is wrong: that of this machine, or the database's."],
+  clock: ["core", "Clock", "Set the wrong clock: this machine's or the database's."],
   streams: ["core", "Streams", "Nothing unless it lasts: docs/scale.md."],
   license: ["core", "License", "Renew it, or revoke hosts that no longer exist."],
   sign_ins: ["web", "Sign-ins", "See who and why: svc-admin audit list --action operator.sign_in."],
@@ -47,17 +47,13 @@ const declarations: Readonly<Record<string, PartDeclaration>> = {
     "Set the clock; if it is right, wait or run svc-server confirm-clock.",
   ],
   ingest: ["ingest", "Listener", "Set SVC_INGEST_GRPC_ADDR."],
-  committer: [
-    "ingest",
-    "Commits",
-    "Look at PostgreSQL's disk and locks; core's log has the cause.",
-  ],
+  committer: ["ingest", "Commits", "Check PostgreSQL's disk and locks; core's log has the cause."],
   ingest_tls_files: ["ingest", "TLS files", replaceFiles],
-  nats_files: ["ingest", "Files for NATS", replaceFiles],
+  nats_files: ["ingest", "NATS files", replaceFiles],
   revocation: ["ingest", "Revocation", "Set SVC_INGEST_REQUIRE_ENROLLMENT=true."],
   delivery: ["export", "Delivery", "See docs/export-failures.md."],
   signer: ["signer", "Signer", "See docs/enroll.md#signers."],
-  enrollment_ca_files: ["signer", "Files of the CA", replaceFiles],
+  enrollment_ca_files: ["signer", "CA files", replaceFiles],
   directory: ["directory", "Sync", "See docs/directory.md."],
   chat: ["chat", "Chat", "See docs/chat.md."],
 };
@@ -76,7 +72,7 @@ const declareCredential = (name: string): PartDeclaration | undefined => {
     credential && [
       "certificates",
       credential.what,
-      `Replace it by ${credential.change}: docs/${credential.docs}.`,
+      `Replace it (${credential.change}): docs/${credential.docs}.`,
     ]
   );
 };

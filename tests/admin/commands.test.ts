@@ -295,7 +295,7 @@ it("system and its calendar say what is ill or ends next, what to do, and end wi
   const system = await script.run`system`;
   expect(system.exitCode).toBe(1);
   expect(system.out).toMatch(
-    /^Ingest +core-1 +Commits +not_ready +\S+ +The last batch did not commit\. +Look at PostgreSQL's disk/m,
+    /^Ingest +core-1 +Commits +not_ready +\S+ +The last batch did not commit\. +Check PostgreSQL's disk/m,
   );
 });
 

@@ -61,7 +61,7 @@ it("publish what their file has once, name a file that they refuse, and give hos
   // The ingest listener's certificate is one of the old authority.
   put(next);
   const fault = "SVC_INGEST_CA_BUNDLE_FILE: does not verify the certificate of the ingest listener";
-  const detail = `It was changed and is invalid, so the older one is in use: ${fault}.`;
+  const detail = `The newest is invalid, so the older one is in use: ${fault}.`;
   const headers = { Authorization: "Bearer tok_ops" };
   for (const each of [core, other]) {
     each.program.child.kill("SIGHUP");

@@ -40,14 +40,14 @@ it("a core with the token's file serves SCIM, and compares people with what was 
     };
     return checks.find(({ name }) => name === "directory")?.detail;
   };
-  expect(await directory()).toBe("There was no push yet.");
+  expect(await directory()).toBe("No push yet.");
   const created = await push(origin, "POST", "/Users", {
     userName: "ada@example.test",
     externalId: "ada",
   });
   expect(created.status).toBe(201);
   expect(await directory()).toMatch(
-    /^It has no group svc-admin\. It has no group svc-auditor\. The last push is of /,
+    /^It has no group svc-admin\. It has no group svc-auditor\. The last push was at /,
   );
   expect(await stopProgram(first)).toBe(0);
 

@@ -47,7 +47,7 @@ const isTime = (text: string) => !text.endsWith("infinity");
 const lastReport = (row: FleetRow) => row.last_heartbeat_at ?? row.enrolled_at;
 
 const gapEvidence = ({ gap_records_max: most }: FleetRow) =>
-  most === null ? "" : `, up to ${most} lost by a database restore`;
+  most === null ? "" : `, up to ${most} lost in a database restore`;
 
 /** Describes the part of a silence that does not count, because core could not receive. */
 const outageEvidence = (from: number, until: number, outages: readonly Outage[]) => {

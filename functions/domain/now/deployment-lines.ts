@@ -37,7 +37,7 @@ const lineOfRollout = (row: DescribedRollout): FoundLine => {
     since: rfc3339(row.updatedAt.getTime()),
     count: failed || null,
     sentence: `The rollout of ${name} is paused in wave ${row.wave} of ${row.waves.length}: ${whyPaused(row, failed)}.`,
-    evidence: first ? `First ${plainLine(first.identity)}: ${plainLine(first.detail)}.` : null,
+    evidence: first ? `First: ${plainLine(first.identity)}: ${plainLine(first.detail)}.` : null,
     path: `/changes/rollouts/${row.id}${failed === 0 ? "" : "?status=failed"}`,
   };
 };
@@ -113,11 +113,11 @@ const lineOfRun = async (
     severity: short > 0 ? "critical" : "warning",
     since: rfc3339(fromMs),
     count: total,
-    sentence: `${formatCountOf(total, "host is", "hosts are")} not complete in ${hours} from ${atUtc(fromMs)}.`,
+    sentence: `${formatCountOf(total, "host is", "hosts are")} incomplete in ${hours} from ${atUtc(fromMs)}.`,
     evidence: [
       short > 0
         ? `Records are missing in ${formatCount(short)} of their hours.`
-        : "Their accounts may still come.",
+        : "Their accounts may still arrive.",
       ...rows.map(
         ({ host, hours: worst }) => `Worst: ${plainLine(host)}, ${formatCountOf(worst, "hour")}.`,
       ),
@@ -148,7 +148,7 @@ const lineOfComponent = ({ component, title, worst, parts }: PartGroup): FoundLi
     evidence:
       others === 0
         ? null
-        : `So ${others === 1 ? "is 1 other part" : `are ${formatCount(others)} other parts`} of it.`,
+        : `${formatCountOf(others, "other check needs", "other checks need")} attention too.`,
     path: "/system",
   };
 };

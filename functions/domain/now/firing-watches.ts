@@ -47,7 +47,7 @@ const sentenceOf = ({ name, count, moreThan }: WatchRow) => {
   const hosts = `${formatCountOf(found, "host matches", "hosts match")} “${plainLine(name)}”`;
   if (found > moreThan)
     return `${hosts}, which allows ${moreThan === 0 ? "none" : formatCount(moreThan)}.`;
-  return `${hosts}, no more than it allows, but not for long enough yet.`;
+  return `${hosts}, within its limit, but not for long enough to clear.`;
 };
 
 const evidenceOf = ({ commonFactor }: WatchRow, explained: number) => {

@@ -50,27 +50,15 @@ const troubleWords: Readonly<
     true,
   ],
   stale: ["host is stale", "hosts are stale", true],
-  queue_at_risk: [
-    "host has a queue that is nearly full",
-    "hosts have queues that are nearly full",
-    true,
-  ],
+  queue_at_risk: ["host has a queue at risk", "hosts have queues at risk", true],
   config_invalid: ["host rejects its config", "hosts reject their configs", false],
-  cert_expiring: [
-    "host has a certificate that expires soon",
-    "hosts have certificates that expire soon",
-    false,
-  ],
+  cert_expiring: ["host certificate expires soon", "host certificates expire soon", false],
   unsupported_version: [
     "host runs an unsupported version",
     "hosts run an unsupported version",
     false,
   ],
-  not_forwarding: [
-    "host is healthy and forwards nothing",
-    "hosts are healthy and forward nothing",
-    true,
-  ],
+  not_forwarding: ["healthy host does not forward", "healthy hosts do not forward", true],
 };
 const troubles = fleetSeverities.filter((severity) => severity in troubleWords) as Trouble[];
 
@@ -133,8 +121,8 @@ const findFilling = async (view: ViewedFleet): Promise<FoundLine[]> => {
   const when = hours === 0 ? "within the hour" : `in about ${hours} h`;
   return lineAhead("queues", {
     count,
-    sentence: `${formatCountOf(count, "host loses", "hosts lose")} data within ${aheadHours} h, when the queue is full.`,
-    evidence: first ? `${plainLine(first.device_id)} is full first, ${when}.` : null,
+    sentence: `${formatCountOf(count, "host loses", "hosts lose")} data within ${aheadHours} h: the queue fills up.`,
+    evidence: first ? `First: ${plainLine(first.device_id)}, ${when}.` : null,
     path: fleetPath(filter),
   });
 };
@@ -152,8 +140,8 @@ const findExpiring = async (view: ViewedFleet): Promise<FoundLine[]> => {
   const ends = first && Date.parse(first.successor_not_after ?? first.certificate_not_after);
   return lineAhead("certificates", {
     count,
-    sentence: `${formatCountOf(count, "host loses its certificate", "hosts lose their certificates")} within ${aheadHours} h, because it was not renewed in time.`,
-    evidence: ends ? `${plainLine(first.device_id)} is first, at ${atUtc(ends)}.` : null,
+    sentence: `${formatCountOf(count, "host loses its certificate", "hosts lose their certificates")} within ${aheadHours} h: renewal is late.`,
+    evidence: ends ? `First: ${plainLine(first.device_id)}, at ${atUtc(ends)}.` : null,
     path: fleetPath(filter),
   });
 };

@@ -55,7 +55,7 @@ const sourcesOf = (core: NowCore): readonly Source[] => [
   },
   {
     kind: "ahead",
-    what: "what the next days bring",
+    what: "the next 72 hours",
     path: "/fleet",
     find: async (fleet) => findLosses(await fleet),
   },
@@ -140,7 +140,7 @@ const unreadLine = ({ kind, what, path }: Source): FoundLine => ({
   severity: "critical",
   since: null,
   count: null,
-  sentence: `Core could not read ${what}: what needs you there is not on this page.`,
+  sentence: `Core could not read ${what}: this page shows nothing of it.`,
   evidence: null,
   path,
 });

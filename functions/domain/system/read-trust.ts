@@ -52,6 +52,6 @@ const adviceOf = (channel: CaChannel, { bundle, hosts }: Trust) => {
   const all = Object.values(hosts).reduce((sum, count) => sum + count, 0);
   const lacking = all - hosts.newest;
   return lacking === 0
-    ? `Every host has bundle ${bundle.number}: servers may use any of its roots now, and a root that none uses may go.`
-    : `${lacking} of ${all} hosts lack bundle ${bundle.number}: no server may use a root that is new in it yet.`;
+    ? `Every host has bundle ${bundle.number}: servers may use any root in it, and unused ones can be removed.`
+    : `${lacking} of ${all} hosts lack bundle ${bundle.number}: servers must not use its new roots yet.`;
 };

@@ -170,7 +170,7 @@ const streamPartsOf = (reports: readonly CoreReport[]): SystemPart[] => {
       of: machine,
       name: "streams",
       state: "warning",
-      detail: `It has ${streams} of the ${ofAll.length} cores' ${ofAll.reduce((sum, count) => sum + count, 0)} streams, and lets some go.`,
+      detail: `It has ${streams} of the ${ofAll.reduce((sum, count) => sum + count, 0)} streams of ${ofAll.length} cores, and moves some.`,
       since: null,
     }));
 };
@@ -188,9 +188,7 @@ const webPartOf = (signIns: readonly ReportedSignIn[]): SystemPart => {
   const begin = refused.at(-1);
   const facts = [
     ...(people > 0
-      ? [
-          `${people} people were refused one after the other, the last for ${refused[0]?.reasonCode}.`,
-        ]
+      ? [`${people} people in a row were refused, the last for ${refused[0]?.reasonCode}.`]
       : []),
     last
       ? `The last sign-in was at ${rfc3339(last.at.getTime())}.`
@@ -212,7 +210,7 @@ const certificatePartOf = (
 ): SystemPart => {
   const days = (Date.parse(expiresAt) - now) / dayMs;
   const state = certificateStateOf(name, days);
-  const detail = `It ${days < 0 ? "ended" : "ends"} on ${expiresAt.slice(0, 10)}.`;
+  const detail = `It ${days < 0 ? "expired" : "expires"} on ${expiresAt.slice(0, 10)}.`;
   return { area: "certificate", of: machine, name, state, detail, since: null };
 };
 
@@ -228,10 +226,10 @@ const exportPartOf = (lag: ExportLag, now: number): SystemPart => {
   const { name, isRunning, lastError, envelopes, ageSeconds, unaccounted, deadLetters } = lag;
   const isBehind = ageSeconds > systemThresholds.exportLagSeconds;
   const facts = [
-    ...(isRunning ? [] : ["No process exports."]),
+    ...(isRunning ? [] : ["It is not running."]),
     ...(lastError === null ? [] : [`Its requests fail: ${lastError}.`]),
     envelopes === 0
-      ? "It has delivered all that is stored."
+      ? "Everything stored is delivered."
       : `${envelopes} envelopes wait, the oldest for ${Math.round(ageSeconds)} s.`,
     ...(unaccounted > 0 ? [`It has passed over ${unaccounted} stored envelopes.`] : []),
     ...(deadLetters > 0 ? [`Its backend rejected ${deadLetters} envelopes.`] : []),

@@ -38,7 +38,7 @@ const parseBudgetFilter = (query: string, now: number): FleetFilter => {
       : [
           {
             path: "filter",
-            message: `${filterParts[part].parameter}: a budget is by what a host is, not how it stands`,
+            message: `${filterParts[part].parameter}: a budget cannot depend on a host's state`,
           },
         ],
   );

@@ -166,7 +166,7 @@ const detailOf = ({
       evaluatedAt &&
       evaluatedAt < silencedUntil &&
       `silenced until ${silencedUntil.toISOString()}`,
-    explainedBy && `said by the message of ${explainedBy}`,
+    explainedBy && `in the message of ${explainedBy}`,
   ];
   return remarks.filter(Boolean).join("; ") || null;
 };

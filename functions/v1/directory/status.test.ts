@@ -98,32 +98,28 @@ describe("/readyz", () => {
   };
 
   it("warns of the directory's faults, and stays ready", async () => {
-    expect(await readiness()).toEqual([
-      200,
-      "warning",
-      "There was no snapshot of the directory yet.",
-    ]);
+    expect(await readiness()).toEqual([200, "warning", "No snapshot of the directory yet."]);
     await db.insert(directorySync).values(troubled);
     await change("auditor", { missedSyncs: 1 });
     expect(await readiness()).toEqual([
       200,
       "warning",
       "2 syncs in a row wrote nothing, the last one failed: token_refused. " +
-        "1 people are missing from it and held. It has no group svc-auditor@example.test. " +
-        `The last snapshot of the directory is of ${rfc3339(troubled.syncedAt.getTime())}.`,
+        "1 people are missing from it and stay active for now. It has no group svc-auditor@example.test. " +
+        `The last snapshot of the directory was at ${rfc3339(troubled.syncedAt.getTime())}.`,
     ]);
     await db
       .update(directorySync)
       .set({ reasonCode: "mass_unverified", failures: 0, missingGroups: [] });
     expect((await readiness())[2]).toMatch(
-      /^1 people are outside SVC_DIRECTORY_DOMAIN and held: check that setting\. /,
+      /^1 people are outside SVC_DIRECTORY_DOMAIN and stay active for now: check that setting\. /,
     );
   });
 
   it("Q12: reports the signs of a restore, and who waits after one", async () => {
     await addGap(db, "host", 5n, new Date(test.clock.now()));
     expect((await readiness())[2]).toContain(
-      "Core had acknowledged more of 1 hosts than the database has: if it was restored, run svc-server hold-access.",
+      "The database lacks data of 1 hosts that core acknowledged: if it was restored, run svc-server hold-access.",
     );
     await db.update(person).set({ status: "held" });
     expect((await readiness())[2]).toContain(

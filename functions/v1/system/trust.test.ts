@@ -60,7 +60,7 @@ it("names the roots of hosts, the hosts that lack them, silent ones first, and w
       ],
     },
     hosts: { newest: 0, older: 2 },
-    advice: "2 of 2 hosts lack bundle 2: no server may use a root that is new in it yet.",
+    advice: "2 of 2 hosts lack bundle 2: servers must not use its new roots yet.",
   });
   expect(ingest?.lacking.map((host) => [nameOf(host), host.is_silent, host.number])).toEqual([
     ["away", true, 1],
@@ -74,7 +74,7 @@ it("names the roots of hosts, the hosts that lack them, silent ones first, and w
   expect((await read()).ingest).toMatchObject({
     lacking: [],
     advice:
-      "Every host has bundle 2: servers may use any of its roots now, and a root that none uses may go.",
+      "Every host has bundle 2: servers may use any root in it, and unused ones can be removed.",
   });
   // A host that lies, or has the bundles of a lost database, is named too.
   await clock.advance(15_000);

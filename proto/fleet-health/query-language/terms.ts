@@ -140,8 +140,7 @@ const forms = {
   time: {
     isList: false,
     read: readTime,
-    fault: () =>
-      "A time is like 10:00 (UTC), yesterday, 2026-11-28, 2026-11-28T10:00 or, so long ago, 2h.",
+    fault: () => "A time is like 10:00 (UTC), yesterday, 2026-11-28, 2026-11-28T10:00 or 2h (ago).",
     write: (value, now) => ({ text: writeQueryTime(String(value), now) }),
   },
   range: {

@@ -139,7 +139,7 @@ describe("the states of the health report", () => {
           state: "queue_at_risk",
           since: at.toISOString(),
           evidence:
-            "records were dropped, rejected or lost since the previous heartbeat, 0 dropped and 0 dead letters in all, up to 2468 lost by a database restore",
+            "records were dropped, rejected or lost since the previous heartbeat, 0 dropped and 0 dead letters in all, up to 2468 lost in a database restore",
         },
       ],
     });
