@@ -114,8 +114,8 @@ answer(
   1,
   async ({ page, click }) => {
     await click(page.getByRole("button", { name: "In common" }));
-    const panel = page.getByRole("region", { name: "What these hosts have in common" });
-    await waitForHeading(panel, "What hosts that need attention have in common");
+    const panel = page.getByRole("region", { name: "In common" });
+    await waitForHeading(panel, "In common: hosts that need attention");
     await see(panel, "label rack:r3");
     expect(await panel.getByRole("listitem").allTextContents()).toEqual([
       "label rack:r310 of 10 here, 0 of 50 elsewhere",
@@ -165,10 +165,10 @@ answer("is the new config worse than the old", "/fleet", 2, async (operator) => 
 
 answer("will everything live through the long weekend", "/fleet", 1, async ({ page, click }) => {
   await click(page.getByRole("button", { name: "Next 72 h" }));
-  const panel = page.getByRole("region", { name: "What runs out in the next 72 hours" });
+  const panel = page.getByRole("region", { name: "Next 72 h" });
   await see(panel, "Unless somebody acts, by 2026-11-30 11:30:00 UTC:");
   for (const words of [
-    "10 hosts lose their certificates: late to renew, failed or silent",
+    "10 hosts lose their certificates: renewal late or failed, or host stale",
     "1 queue will be full at its present rate",
     // 73,728,000 bytes of room at 10,240 a second.
     "web-5 35.1 MiB of 105 MiB, 35.1 MiB more in 1 h: full 2026-11-27 13:30:00 UTC, in 2 h",

@@ -117,7 +117,7 @@ export const uiStates: readonly UiState[] = [
     name: "legend",
     ...fleet,
     ready: "A host is in the first",
-    enter: pushing("What the states mean"),
+    enter: pushing("State definitions"),
   },
   { name: "audit", person: "auditor", path: "/changes/audit", ready: "Everything" },
   {

@@ -176,7 +176,7 @@ it("T5: calls an answer unverified whose receipt, text or key is another one", a
     await page.unroute(path);
   }
   await panel.locator(".receipt > summary").click();
-  await see(panel, "its key is not among this core's keys");
+  await see(panel, "its key is not one of this core's");
 });
 
 it("T1: stops an answer, keeps what arrived and its receipt, and lets the operator type meanwhile", async () => {

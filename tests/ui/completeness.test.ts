@@ -142,7 +142,7 @@ describe("the completeness of the fleet", () => {
     await see(rows.nth(2), "It sends no heartbeats. Start its collector");
     await rows.nth(2).getByText("If its disk is lost, close queue").click();
     await see(rows.nth(2), `svc-admin queues close ${gone.identityId} ${queueOf(gone)}`);
-    await see(rows.nth(3), "Give its queue more room");
+    await see(rows.nth(3), "Enlarge its queue");
     await see(page, /^svc-admin completeness statement \S+Z > hour.txt$/);
     await page.getByText("Figures of each hour").click();
     await page.getByRole("link", { name: `${shortText} UTC`, exact: true }).click();

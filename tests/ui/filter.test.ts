@@ -44,7 +44,7 @@ it("lists every term with an example when it gets the focus, and all of the lang
   await page.keyboard.press("/");
   await expectCount(page.getByRole("option"), questions.length + terms.length);
   await page.getByRole("option", { name: /since:.*since:10:00/ }).waitFor();
-  await page.getByRole("option", { name: /who keeps failing authentication/ }).waitFor();
+  await page.getByRole("option", { name: /which hosts keep failing authentication/ }).waitFor();
   expect(await axeViolationsOf(page)).toEqual([]);
   await page.keyboard.press("Escape");
   await page.getByRole("heading", { name: "Fleet" }).click();

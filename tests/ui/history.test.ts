@@ -146,7 +146,7 @@ describe("what hosts have in common", () => {
     const { page, messages, panel } = await openPanel(
       "/fleet?version=1.11.0",
       "In common",
-      "What these hosts have in common",
+      "In common",
     );
     await see(panel, "version");
     await see(panel, /^\d+ of \d+ here, 0 of \d+ elsewhere/);
@@ -174,11 +174,11 @@ describe("what hosts have in common", () => {
       { times: 1 },
     );
     await press(page, "In common");
-    const panel = page.getByRole("region", { name: "What these hosts have in common" });
-    await see(panel, "core is reading those of the hosts");
+    const panel = page.getByRole("region", { name: "In common" });
+    await see(panel, "Core is still reading");
     expect(await panel.getByText("source nginx").count()).toBe(0);
     await follow(panel, "source nginx");
-    expect(await panel.getByText("core is reading").count()).toBe(0);
+    expect(await panel.getByText("Core is still reading").count()).toBe(0);
     await expect.poll(() => paramOf(page, "source")).toBe("nginx");
     await rowOf(page).waitFor();
     expect(messages).toEqual([]);
@@ -189,11 +189,7 @@ it("what runs out is a list behind a button, and each count of hosts leads to as
   await web.core.db.execute(
     sql`update fleet_status set queue_oldest_seconds = 300 where queue_bytes > 100000`,
   );
-  const { page, messages, panel } = await openPanel(
-    "/fleet",
-    "Next 72 h",
-    "What runs out in the next 72 hours",
-  );
+  const { page, messages, panel } = await openPanel("/fleet", "Next 72 h", "Next 72 h");
   const { body } = await web.core.auditor.get<FleetAhead>("/v1/collector/health/ahead");
   expect(body.queues.count).toBeGreaterThan(0);
   expect(await axeViolationsOf(page)).toEqual([]);

@@ -80,7 +80,7 @@ it("shows what the sources of a healthy host leave out beside its config", async
   await page.getByRole("link", { name: "edge-1" }).click();
   const drawer = page.getByRole("dialog");
   await drawer.getByText("No condition applies.").waitFor();
-  const notes = drawer.getByRole("list", { name: "What it reports of its config" });
+  const notes = drawer.getByRole("list", { name: "Reported by the host" });
   expect(await notes.textContent()).toBe(noMatch);
   expect(messages).toEqual([]);
 });
@@ -126,7 +126,7 @@ it("says which exports need somebody, and why, in one box that comes and goes", 
   const box = page.locator(".export-lags");
   await box.waitFor();
   expect(await box.textContent()).toBe(
-    "Export loki: 2 h behind, 1,234 envelopes · no process exports · HTTP 401 <b>invalid token</b>",
+    "Export loki: 2 h behind, 1,234 envelopes · not running · HTTP 401 <b>invalid token</b>",
   );
   await page.setViewportSize({ width: 320, height: 900 });
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(320);

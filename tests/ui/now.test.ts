@@ -50,7 +50,7 @@ it("lets an admin take a line with a note by the keyboard, and release it", asyn
   await page.reload();
   await line.getByRole("button", { name: "Take" }).press("Enter");
   // What was typed outlives a reload.
-  const note = page.getByLabel("Note for whoever looks next");
+  const note = page.getByLabel("Note for the next person");
   expect(await note.inputValue()).toBe("network team ist on it");
   await note.fill("network team is on it");
   await page.keyboard.press("Enter");
@@ -91,8 +91,8 @@ it("is answered with 304 while nothing changes, which counts as checked, and say
   await lineOf(page).waitFor();
   await page.route(now, (route) => route.abort());
   await askAgain(page);
-  await see(page, "What needs you is not known.");
-  await see(page, /^This is how it was \d+ s ago\.$/);
+  await see(page, "This list is old: new lines may be missing.");
+  await see(page, /^Last checked \d+ s ago\.$/);
   await expect.poll(() => page.title()).toMatch("(?) Now");
   await page.unroute(now);
   await askAgain(page);
@@ -105,7 +105,7 @@ it("leads from a line's link to the line, from the line to its hosts, and says w
   await line.getByRole("link").click();
   await expectAddress(page, "/fleet?state=enrolling");
   await page.goto("/#watch:0192f000-0000-7000-8000-0000000000a1");
-  await see(page, "The line that your link names is no longer here");
+  await see(page, "The line of this link is gone");
 });
 
 it("keeps what a person saw in the browser, and marks what is new when they come back", async () => {

@@ -117,7 +117,7 @@ it("A3: a page reports a suspension, keeps rows and address, and explains a reje
   await page.locator(".row-link").first().waitFor();
   await setStatus("auditor", "suspended");
   await page.keyboard.press("r");
-  await see(page, "Your session has ended: what this page shows is old");
+  await see(page, "Your session has ended: this page is old");
   await page.locator('[data-shown="stale"] .row-link').first().waitFor();
   await expectAddress(page, address);
   await follow(page, "Sign in again");

@@ -170,7 +170,7 @@ describe("an export, with real processes", () => {
     });
     await exportStale(page);
     const report = page.getByRole("alert").filter({ hasText: "The export of Config drift failed" });
-    await report.getByText("The transfer broke off before its end. Nothing was saved.").waitFor();
+    await report.getByText("The transfer was cut off. Nothing was saved.").waitFor();
     expect(downloads).toBe(0);
     expect(await axeViolationsOf(page)).toEqual([]);
     deployment.front.rewrite(null);

@@ -49,7 +49,7 @@ const pass = async (page: Page, ms: number) => {
   await page.context().clock.fastForward(ms);
 };
 const announced = (page: Page) => page.getByText("Your session ends soon");
-const ended = (page: Page) => page.getByText("Your session has ended: what this page shows is old");
+const ended = (page: Page) => page.getByText("Your session has ended: this page is old");
 const queryOf = (page: Page) => page.getByRole("combobox", { name: "Search and filter hosts" });
 const question = (page: Page) => page.getByRole("textbox", { name: "Question" });
 /** Returns the tab's `sessionStorage` as JSON. */

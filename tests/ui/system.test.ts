@@ -67,7 +67,7 @@ describe("the page of the system", () => {
       .getByText(/^Commits: the last commit failed: no space left on device/)
       .first()
       .waitFor();
-    await first.getByText(/^What to do: Look at PostgreSQL's disk/).waitFor();
+    await first.getByText(/^What to do: Check PostgreSQL's disk/).waitFor();
     expect(await layoutShift()).toBeLessThan(0.01);
     await first.getByText("2 checks").click();
     await first.getByText(/^core-1 since/).waitFor();
@@ -85,14 +85,14 @@ describe("the page of the system", () => {
   it("says what ends next, what changes it, and what has no end", async () => {
     const { page, messages } = await visit("/system");
     const first = page
-      .getByRole("table", { name: /^What ends/ })
+      .getByRole("table", { name: /^Expiry dates/ })
       .getByRole("row")
       .nth(1);
     await first.getByText("CN=ingest.example").waitFor();
     await first.getByText("within 30 days", { exact: true }).waitFor();
     await first.getByText("docs/rotate.md#server-certificate-of-ingest").waitFor();
-    await page.getByText("without an end that core knows").click();
-    const rows = page.getByRole("table", { name: /^What has no end/ }).getByRole("row");
+    await page.getByText("without a known expiry").click();
+    const rows = page.getByRole("table", { name: /^Credentials without/ }).getByRole("row");
     await rows.filter({ hasText: "bridge tokens" }).getByText("no end").waitFor();
     expect(messages).toEqual([]);
   });
@@ -105,9 +105,9 @@ describe("the page of the system", () => {
     await insertCaBundle(web.core.db, { ...bundle, channel: "ingest" });
     const { page, messages } = await visit("/system");
     const part = page.getByRole("region", { name: "Roots that hosts trust" });
-    await see(part, "1 of 1 hosts lack bundle 2: no server may use a root that is new in it yet.");
+    await see(part, "1 of 1 hosts lack bundle 2: servers must not use its new roots yet.");
     await see(part, /^CN=New root, until/);
-    await see(part, "Hosts: 1 that report nothing of it.");
+    await see(part, "Hosts: 1 that do not report it.");
     const row = part.getByRole("row").filter({ hasText: "without-roots" });
     await row.getByText("never", { exact: true }).waitFor();
     await see(part, "svc-collector enroll --reenroll --ca-bundle FILE");

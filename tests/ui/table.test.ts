@@ -196,7 +196,7 @@ describe("the history of the page", () => {
 
   it("reports a cursor of another list once, and shows the first page", async () => {
     const { page } = await visitFleet("?cursor=mangled");
-    await see(page, "The page that this address named does not exist");
+    await see(page, "That page does not exist");
     await see(page, "1 to 200 of 320");
     expect(addressOf(page)).toBe("/fleet");
     await press(page, "Dismiss");

@@ -42,8 +42,8 @@ it("has the budgets below, each with a link to the hosts that it holds", async (
   await expect
     .poll(() => items.allTextContents())
     .toEqual([
-      "loud: 1 MiB an hour of each host of device:loud-1, 1 host held",
-      "every: 5 MiB an hour of each host of the fleet",
+      "loud: 1 MiB an hour for each host of device:loud-1, 1 host held",
+      "every: 5 MiB an hour for each host of the fleet",
     ]);
   await follow(page, "1 host held");
   await page
@@ -64,7 +64,7 @@ it("is a picture and a table, by host, kind, and source, and marks a host that s
   await expectCount(rows, 3);
   await follow(page, "By source");
   await rows.nth(1).getByText("log_line journald").waitFor();
-  await see(page, "By the hosts' own accounts");
+  await see(page, "Counted by the hosts");
   await follow(page, "By host");
   await follow(page, "7 days");
   await expect.poll(() => page.locator(".sparkline-bar").count()).toBeGreaterThan(160);

@@ -221,7 +221,7 @@ describe("the preview on the page of a config", () => {
       expect(await panel.locator(`a[href="/changes/configs/${config?.id}"]`).count()).toBe(1);
     await panel.getByText("Changes from").first().click();
     await panel.locator("[data-kind=added]").first().waitFor();
-    await see(panel, "A rollout to these hosts would be refused");
+    await see(panel, "A rollout would be refused");
     await see(panel, `svc-admin rollouts create ${id} '${filter}'`);
     expect(await panel.locator("a[href^='/changes/rollouts/']").count()).toBe(
       preview.in_other_rollouts.length,

@@ -204,7 +204,7 @@ const readProblem = async (response: Response): Promise<ApiProblem> => {
   const { status } = response;
   const document = v.safeParse(ProblemDocument, await response.json().catch(() => undefined));
   if (!document.success) {
-    const message = `A server in between answered with status ${status}`;
+    const message = `A proxy answered with status ${status}`;
     return new ApiProblem({
       code: "unreadable",
       status,

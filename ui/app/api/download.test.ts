@@ -47,7 +47,7 @@ it("rejects a transfer that breaks off", async () => {
   );
   await expect(file).rejects.toMatchObject({
     code: "incomplete",
-    message: "The transfer broke off before its end",
+    message: "The transfer was cut off",
   });
 });
 

@@ -57,7 +57,7 @@ export const downloadFile = async (
     if (signal.aborted) throw signal.reason;
     if (stop.signal.aborted) throw stop.signal.reason;
     if (error instanceof ApiProblem) throw error;
-    throw broken("The transfer broke off before its end");
+    throw broken("The transfer was cut off");
   } finally {
     clearTimeout(timer);
   }

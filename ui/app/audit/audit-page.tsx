@@ -64,8 +64,8 @@ export const AuditPage = () => {
                 link="Search older events"
               >
                 <p>
-                  The newest 5,000 events under the other filters do not hold this text. Older ones
-                  may.
+                  Not found in the newest 5,000 events under the other filters. Older ones may have
+                  it.
                 </p>
               </Notice>
             )}

@@ -28,9 +28,8 @@ const eventsMax = 5;
 /** What came of the newest assignment, by the config that the host reports. */
 const outcomes: Readonly<Record<Drift, string>> = {
   in_sync: "The host runs it.",
-  drifted: "The host has not applied it: it runs another config, and has reported no rollback.",
-  on_last_known_good:
-    "The host reports that it could not use it: it is back on its last known good config.",
+  drifted: "Not applied: the host runs another config and has reported no rollback.",
+  on_last_known_good: "The host could not use it and rolled back to its last known good config.",
   no_desired: "",
   unknown: "The host has not reported its config.",
 };

@@ -29,11 +29,11 @@ type Item = ReceiptFile["items"][number];
 const faults: Readonly<Record<ReceiptFaultKind, string>> = {
   sequence: "a receipt is missing, repeated or moved",
   session: "a receipt belongs to another conversation",
-  payload: "what a receipt covers was edited",
+  payload: "the content of a receipt was edited",
   previous: "a receipt does not follow the one before it",
-  key: "its key is not among this core's keys",
+  key: "its key is not one of this core's",
   signature: "its signature is wrong",
-  order: "a receipt is not where its kind belongs",
+  order: "a receipt is out of order",
   head: "the signed end of the chain is wrong",
   truncated: "receipts are missing at the end",
 };

@@ -40,7 +40,7 @@ const receiptMarks: Readonly<
     "info",
     "Ephemeral key",
     () =>
-      "This browser checked the signatures. Core made the key at its start and keeps it in memory only, so nobody but this core vouches for it.",
+      "This browser checked the signatures. The key exists in this core's memory only: nothing else can vouch for it.",
   ],
 };
 

@@ -66,7 +66,7 @@ export const CompletenessPage = () => {
           <>
             <RecordList
               {...list()}
-              label="Hosts, those with the most such hours first"
+              label="Hosts, most of these hours first"
               columns={columnsOf(known, asked, (from, to) => address.pathOf({ from, to }))}
               rowsOf={(hosts): Row[] => ["all", ...hosts]}
               isFailed={(row) => row !== "all" && row.worst?.state === "short"}
@@ -169,7 +169,7 @@ const columnsOf = (
     ) : (
       <HoursStrip host={row} range={reportOf()} />
     ),
-  "What is missing, and what to do": (row) =>
+  "Missing, and next step": (row) =>
     row === "all" ? (
       `At most ${formatCountOf(Math.max(...reportOf().hours.map(incompleteHosts)), "host")} incomplete in an hour.`
     ) : (
@@ -204,8 +204,8 @@ const Verification = (props: { report: FleetCompleteness }) => {
     <section class="panel stack" aria-labelledby="verification">
       <h2 id="verification">Verify it yourself</h2>
       <p>
-        Core signs what it states of each hour. The second command reads that file without core;{" "}
-        <code>keys.txt</code> has the key of its log, from a source that you trust.
+        Core signs a statement of each hour. The second command verifies it without core;{" "}
+        <code>keys.txt</code> has core's log key, from a source that you trust.
       </p>
       <CopiedCommand
         text={`svc-admin completeness statement ${hour()} > hour.txt`}

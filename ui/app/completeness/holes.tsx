@@ -74,8 +74,8 @@ const OpenQueue = (props: { id: string; queue: string }) => (
       what="the command that closes the queue"
     />
     <p class="quiet">
-      Needs the scope <code>admin</code>. These hours stay incomplete, later ones do without the
-      queue.
+      Needs the scope <code>admin</code>. These hours stay incomplete; later ones no longer wait for
+      it.
     </p>
   </details>
 );

@@ -135,7 +135,7 @@ const countOf = (hours: readonly HostHourView[], state: string) =>
 const summaryOf = (hours: readonly HostHourView[]) => {
   const decided = hours.filter(({ state }) => state !== null);
   if (decided.length === 0)
-    return "No hour of this host is settled yet: the first is 15 minutes after its end.";
+    return "No hour of this host has settled yet. Each settles 15 minutes after its end.";
   const undelivered = countOf(decided, "undelivered");
   const stored = formatCount(countOf(decided, "complete") + undelivered);
   const lacking = undelivered === 0 ? "" : `, ${formatCount(undelivered)} of them not delivered`;

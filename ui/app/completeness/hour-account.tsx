@@ -40,19 +40,19 @@ const accountLines = (figures: HourFigures): AccountLine[] => {
     ["Stored by core", figures.stored, false],
     ["Discarded by core, as configured", figures.discarded, false],
     ["Rejected by core", figures.rejected, true],
-    ["Lost in a restore of the database or stream", figures.lost, true],
+    ["Lost in a restore", figures.lost, true],
     ["Accepted and never received", figures.missing, true],
     ["Dropped: the queue was full", refused.queue_full ?? 0, true],
     ["Dropped: too large", refused.too_large ?? 0, true],
     ["Refused: malformed", refused.malformed ?? 0, false],
-    ["Refused: the sender was asked to send again", refused.retry ?? 0, false],
+    ["Refused: the sender was told to retry", refused.retry ?? 0, false],
     ["Dropped by age in this hour, whenever accepted", figures.expired, true],
     ["Damaged on the host's disk", figures.damaged, true],
   ];
   const shown: AccountLine[] = lines
     .filter(([, count], index) => index < 2 || count > 0)
     .map(([words, count, isLoss]) => [words, formatCount(count), isLoss]);
-  if (gap > 0) shown.push(["Of files, lost in a rotation", formatBytes(gap), true]);
+  if (gap > 0) shown.push(["Lost in a file rotation", formatBytes(gap), true]);
   shown.push(...delivered.map(deliveryLine));
   if (delivered.length === 0) shown.push(["Delivered", "no export is on", false]);
   shown.push(["The collector ran for", formatDuration(figures.ran_seconds), false]);

@@ -14,7 +14,7 @@ it("names the next step of hours by what they lack, each once, else by their sta
   const lacking = (kind: "missing" | "lost_in_restore" | "dropped") => ({ kind, count: 1 });
   const shortages = [lacking("dropped"), lacking("missing"), lacking("lost_in_restore")];
   expect(nextStepOf({ state: "short", shortages })).toBe(
-    "Give its queue more room, or find what held it back. They are lost; its account names their sequences.",
+    "Enlarge its queue, or find why it was slow. They are lost; its account names their sequences.",
   );
   expect(nextStepOf({ state: "silent", shortages: [] })).toContain("Start its collector");
   expect(nextStepOf({ state: "complete", shortages: [] })).toMatch(/^All that the host accepted/);

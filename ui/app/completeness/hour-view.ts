@@ -26,17 +26,17 @@ export const hourMarks: Readonly<
   ],
   silent: [
     "Silent",
-    "The host sends no heartbeats, so what it accepted is not known.",
+    "No heartbeats arrive, so it is unknown what the host accepted.",
     "M1 1h14v14H1Zm2.5 2.5v9h9v-9Zm3 3h3v3h-3Z",
   ],
   late: [
     "Late",
-    "The host sends heartbeats, and its account of this hour has not arrived.",
+    "Heartbeats arrive, but the host's account of this hour has not.",
     "M1 1h14v3H1Zm0 5.5h14v3H1ZM1 12h14v3H1Z",
   ],
   core_out: [
     "Core out",
-    "Core could not receive in this hour or just after it. The account will settle it.",
+    "Core could not receive in or just after this hour. The account will settle it.",
     "M1 1h4.5L1 5.5ZM9 1h4.5L1 13.5V9Zm6 2.5V8l-7 7H3.5ZM15 11v4h-4Z",
   ],
   undelivered: [
@@ -60,7 +60,7 @@ export const hourMarks: Readonly<
     "M3 7h10v2H3Z",
   ],
   undecided: [
-    "Not decided",
+    "Not settled yet",
     "The hour is not over, or core has not settled it yet.",
     "M7 7h2v2H7Z",
   ],
@@ -74,12 +74,12 @@ const shortageWords: Readonly<Record<ShortageView["kind"], (count: string) => st
   accounts_lost: () => "accounts of this hour are lost",
   dropped: (count) => `${count} dropped at the host`,
   rejected: (count) => `${count} rejected by core`,
-  lost_in_restore: (count) => `${count} lost in a restore of the database or stream`,
+  lost_in_restore: (count) => `${count} lost in a restore`,
   missing: (count) => `${count} accepted by the host and never received`,
-  file_gap: (count) => `${count} of files lost in a rotation`,
+  file_gap: (count) => `${count} lost in a file rotation`,
   export_rejected: (count) => `${count} rejected by the backend of an export`,
   export_rejected_items: (count) => `${count} rejected by the backend of an export`,
-  unknown: () => "a queue of the host ended without an account: nobody knows what is missing",
+  unknown: () => "a queue of the host ended without an account: the loss is unknown",
 };
 
 const refusals: Readonly<Record<string, string>> = {
@@ -160,26 +160,26 @@ export const runsOf = ({ from, runs }: Pick<HostStrip, "from" | "runs">): RunAt[
   });
 };
 
-const retry = "Once its backend takes them: svc-server export retry-dead-letters.";
+const retry = "Once the backend accepts them: svc-server export retry-dead-letters.";
 const lost = "They are lost; its account names their sequences.";
 
 const stepsOfShortage: Readonly<Record<ShortageView["kind"], string>> = {
-  account_refused: "Its account says more.",
-  accounts_lost: "What it accepted then stays unknown.",
-  dropped: "Give its queue more room, or find what held it back.",
+  account_refused: "The hour's account says why.",
+  accounts_lost: "The loss stays unknown.",
+  dropped: "Enlarge its queue, or find why it was slow.",
   rejected: "Core's log says why.",
   lost_in_restore: lost,
   missing: lost,
   file_gap: "Keep rotated files for longer.",
   export_rejected: retry,
   export_rejected_items: retry,
-  unknown: "What it accepted then stays unknown.",
+  unknown: "The loss stays unknown.",
 };
 
 const stepsOfState: Partial<Record<HourState, string>> = {
   silent: "It sends no heartbeats. Start its collector: it sends its accounts then.",
-  late: "It sends heartbeats; its account has not come. svc-collector status on the host says why.",
-  core_out: "Core could not receive. The host's account settles it, without your help.",
+  late: "It sends heartbeats but no account. On the host, svc-collector status says why.",
+  core_out: "Core could not receive. The host's account settles it: nothing to do.",
   undelivered: "All is stored; an export has not delivered it, or none is on.",
 };
 

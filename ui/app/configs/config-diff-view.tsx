@@ -50,7 +50,7 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
               {countOf(text(), "+")} added, {countOf(text(), "-")} removed.
               <Show when={other()?.config_hash === props.config.config_hash}>
                 {" "}
-                Only comments or formatting changed, nothing that collectors read.
+                Only comments or formatting changed.
               </Show>
             </p>
             <Patch text={text()} />

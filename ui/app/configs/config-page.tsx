@@ -198,7 +198,7 @@ const Progress = (props: { config: ConfigDetail }) => {
             </BarFigure>
           )}
         </For>
-        <BarFigure name="Running elsewhere" about="run it, and another or none is desired">
+        <BarFigure name="Running elsewhere" about="run it and should not">
           {figure("undesired", "hosts run it and should not")}
         </BarFigure>
       </dl>

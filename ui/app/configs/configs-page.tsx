@@ -123,7 +123,7 @@ const Unstored = () => {
           >
             <p>
               {formatCountOf(known().hashes, "hash", "hashes")} that hosts run and core never
-              stored: configs that were written on the host.
+              stored: written on the host.
               <Show when={known().hashes > known().items.length}>
                 {" "}
                 The {formatCount(known().items.length)} with the most hosts:

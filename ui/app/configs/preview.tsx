@@ -92,7 +92,7 @@ const Result = (props: PreviewProps) => {
       <Counts preview={props.preview} />
       <Warnings preview={props.preview} />
       <Show when={props.preview.from.length > 0}>
-        <h3>What they have now</h3>
+        <h3>Config now</h3>
         <List class="stack" of={props.preview.from}>
           {(before) => (
             <>
@@ -132,8 +132,7 @@ const Counts = (props: PreviewProps) => {
         Of <a href={fleetPath()}>{formatCountOf(props.preview.hosts, "host")}</a>,{" "}
         <strong>{formatCount(props.preview.will_change - equal())} would change</strong>
         <Show when={equal() > 0}>
-          , {formatCount(equal())} would get other comments or formatting and nothing that
-          collectors read
+          , {formatCount(equal())} would get other comments or formatting only
         </Show>
         , {formatCount(props.preview.unchanged)} {props.preview.unchanged === 1 ? "has" : "have"} it
         assigned already, and {formatCount(props.preview.skipped)} would be skipped.
@@ -154,7 +153,7 @@ const Warnings = (props: PreviewProps) => (
   <>
     <Show when={props.preview.in_other_rollouts.length > 0}>
       <Warning>
-        A rollout to these hosts would be refused, because another one has some of them:{" "}
+        A rollout would be refused. In other rollouts already:{" "}
         <For each={props.preview.in_other_rollouts}>
           {({ rollout_id: id, hosts }, index) => (
             <>

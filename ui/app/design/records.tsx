@@ -167,7 +167,7 @@ const Beginning = (props: { first: FirstRow; columns: readonly string[] }) => (
           <>
             <CopiedCommand text={command()} what="the command" />
             <p class="quiet">
-              For a terminal, and somebody with the scope <code>admin</code>.
+              Run it in a terminal. Needs the scope <code>admin</code>.
             </p>
           </>
         )}

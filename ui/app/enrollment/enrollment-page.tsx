@@ -77,8 +77,8 @@ const Refusals = (props: { report: EnrollmentReport }) => {
       <Show when={reasons().length > 0} fallback={<p class="quiet">No enrollment was refused.</p>}>
         <div class="page-tools">
           <p class="quiet">
-            Repeated refusals of a host or address share one audit event a minute, which has no
-            policy. No event has the token.
+            Repeated refusals of a host or address are one audit event a minute, without a policy.
+            No event has the token.
           </p>
           <a class="button" href="/api/core/collector/enrollment/refusals.csv" download="">
             <Icon name="export" /> CSV of the refusals

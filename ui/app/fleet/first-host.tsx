@@ -90,7 +90,7 @@ const NextSteps = (props: { setup: Setup }) => {
               </>
             )}
           </For>{" "}
-          and its companions in core’s configuration, and restart core.
+          and related variables in core’s configuration, and restart core.
         </p>
       </Match>
     </Switch>

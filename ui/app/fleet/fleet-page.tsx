@@ -18,13 +18,13 @@ export const FleetPage = () => {
           <h1>Fleet</h1>
         </div>
         <section class="notice" role="alert">
-          <h2>This link cannot be followed as it is</h2>
+          <h2>This link has errors</h2>
           <ul>
             <For each={faults()}>{(fault) => <li>{fault}</li>}</For>
           </ul>
           <p>
-            No rows are shown, because they would not be the ones that the link describes. Correct
-            the address, or remove these parts.
+            No rows are shown: they would not be those of the link. Correct the address, or remove
+            these parts.
           </p>
           <p>
             <a class="button" href={viewPath(parseView(location.search))}>

@@ -73,7 +73,7 @@ export const Fleet = () => {
         </Show>
         <Show when={fleet.isPageLost()}>
           <Banner>
-            The page that this address named does not exist. This is the first page.
+            That page does not exist. This is the first page.
             <button class="button" type="button" onClick={fleet.dismiss}>
               Dismiss
             </button>

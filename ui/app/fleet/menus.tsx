@@ -9,7 +9,7 @@ import { usePageContext } from "../session/page-context.tsx";
 import { type FleetView, viewPath, withTime } from "./view/view-state.ts";
 
 const FactorList = lazyPart(
-  "What these hosts have in common",
+  "The common values",
   async () => (await import("./factors/factor-list.tsx")).FactorList,
 );
 /** The history of the fleet: in a popover of a button or, on a page of the past, in its place. */
@@ -20,12 +20,7 @@ export const LazyHistory = lazyPart(
 
 /** What the hosts of the view have in common, in a popover. */
 export const FactorsMenu = (props: { view: FleetView }) => (
-  <PopoverMenu
-    id="factors-menu"
-    button="In common"
-    label="What these hosts have in common"
-    class="factors"
-  >
+  <PopoverMenu id="factors-menu" button="In common" class="factors">
     <FactorList view={props.view} />
   </PopoverMenu>
 );

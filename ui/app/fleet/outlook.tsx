@@ -6,7 +6,7 @@ import { lazyPart } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, inWords } from "../format/format.ts";
 
 const AheadList = lazyPart(
-  "What runs out",
+  "The next 72 hours",
   async () => (await import("./ahead/ahead-list.tsx")).AheadList,
 );
 const ChangeList = lazyPart(
@@ -33,7 +33,7 @@ const Hours = v.object({
 const differences = {
   missing: ["missing", "/access/inventory?status=missing"],
   unexpected: ["not expected", "/fleet?inventory=unexpected"],
-  gone: ["gone, but sending", "/fleet?inventory=gone"],
+  gone: ["gone and sending", "/fleet?inventory=gone"],
 } as const;
 const Inventory = v.object({
   counts: v.nullable(v.object({ missing: v.number(), unexpected: v.number(), gone: v.number() })),
@@ -51,7 +51,6 @@ export const Outlook = (props: { trend: JSX.Element }) => {
           id="ahead-menu"
           button="Next 72 h"
           face={<Line name="Next 72 h" words={wordsOf(ahead(), wordsAhead)} />}
-          label="What runs out in the next 72 hours"
           class="ahead"
         >
           <AheadList />

@@ -12,7 +12,7 @@ const rules: readonly (readonly [query: string, meaning: string])[] = [
   ['"rack 4"', "words with spaces, or with a meaning in the language"],
   ["state:stale version<1.4", "both: words and terms are joined by AND"],
   ["state:stale,revoked", "one of several values; there is no other OR"],
-  ["-platform:linux -web", "neither: a minus excludes what a term or a word finds"],
+  ["-platform:linux -web", "neither: a minus excludes a term or a word"],
   ["forwarding:stopped since:10:00", "nothing since the last 10:00 in UTC"],
   ["forwarding:stopped -since:10:00", "stopped later than 10:00"],
   ["at:02:41", "the page as it was at the last 02:41 in UTC"],

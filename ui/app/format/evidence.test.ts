@@ -31,8 +31,8 @@ it.each([
   ],
   [
     "queue_at_risk",
-    "records were dropped, rejected or lost since the previous heartbeat, 123456 dropped and 7 dead letters in all, up to 4321 lost by a database restore",
-    "records were dropped, rejected or lost since the previous heartbeat, 123,456 (123456) dropped and 7 dead letters in all, up to 4,321 (4321) lost by a database restore",
+    "records were dropped, rejected or lost since the previous heartbeat, 123456 dropped and 7 dead letters in all, up to 4321 lost in a database restore",
+    "records were dropped, rejected or lost since the previous heartbeat, 123,456 (123456) dropped and 7 dead letters in all, up to 4,321 (4321) lost in a database restore",
   ],
 ] as const)("of %s, %j, reads %j", (state, evidence, text) =>
   expect(read(state, evidence)).toBe(text),

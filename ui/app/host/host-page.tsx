@@ -302,8 +302,8 @@ const Diagnostics = (props: { id: string }) => {
   return (
     <Section id="host-diagnostics" title="Diagnostics" level="h3">
       <p class="quiet">
-        What svc-collector diag prints on the host: no keys, tokens or telemetry. Nothing changes
-        there.
+        The output of svc-collector diag on the host: no keys, tokens or telemetry. It changes
+        nothing.
       </p>
       <p>
         <Button onClick={() => void request()}>Fetch diagnostics</Button>

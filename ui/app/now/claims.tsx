@@ -82,7 +82,7 @@ export const ClaimDialog = (props: { claims: Claims }) => {
               <Sentence text={line.sentence} />
             </p>
             <label>
-              Note for whoever looks next
+              Note for the next person
               <input
                 class="input"
                 name="note"

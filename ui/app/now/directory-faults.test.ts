@@ -41,18 +41,18 @@ it("include a sync that never ran, failed or was rejected, and why", () => {
     "The directory has not been synced yet.",
   ]);
   expect(directoryFaults({ ...ended("failed", "unreachable"), failures_in_a_row: 3 })).toEqual([
-    "The last 3 syncs failed (unreachable); the snapshot before stays in force.",
+    "The last 3 syncs failed (unreachable); the previous snapshot stays in use.",
   ]);
   expect(
     directoryFaults({ ...ended("failed", "directory_unreachable"), failures_in_a_row: 1 }),
   ).toEqual([
-    "The directory does not answer. The last sync failed (directory_unreachable); the snapshot before stays in force.",
+    "The directory does not answer. The last sync failed (directory_unreachable); the previous snapshot stays in use.",
   ]);
   expect(directoryFaults({ ...ended("refused"), failures_in_a_row: 1 })).toEqual([
-    "The last sync was rejected; the snapshot before stays in force.",
+    "The last sync was rejected; the previous snapshot stays in use.",
   ]);
   expect(directoryFaults({ ...ended("refused", "empty"), failures_in_a_row: 2 })).toEqual([
-    "The last 2 syncs were rejected (empty); the snapshot before stays in force.",
+    "The last 2 syncs were rejected (empty); the previous snapshot stays in use.",
   ]);
 });
 
@@ -62,9 +62,7 @@ it("name the setting that looks wrong", () => {
       ...ended("held", "mass_unverified"),
       suspect_setting: "SVC_DIRECTORY_DOMAIN",
     }),
-  ).toEqual([
-    "Almost nobody is in the domain that core is configured with: check SVC_DIRECTORY_DOMAIN.",
-  ]);
+  ).toEqual(["Almost nobody is in core's domain: check SVC_DIRECTORY_DOMAIN."]);
 });
 
 it("name people and groups that are missing", () => {

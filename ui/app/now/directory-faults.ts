@@ -27,20 +27,18 @@ const syncFaults = (status: DirectoryStatus): string[] => {
   return [
     ...(last.outcome === "failed"
       ? [
-          `${silent ? "The directory does not answer. " : ""}${syncs} failed${why}; the snapshot before stays in force.`,
+          `${silent ? "The directory does not answer. " : ""}${syncs} failed${why}; the previous snapshot stays in use.`,
         ]
       : []),
     ...(last.outcome === "refused"
       ? [
-          `${syncs} ${failures > 1 ? "were" : "was"} rejected${why}; the snapshot before stays in force.`,
+          `${syncs} ${failures > 1 ? "were" : "was"} rejected${why}; the previous snapshot stays in use.`,
         ]
       : []),
     ...(counts.absences_held > 0
       ? [`${people} missing from the directory; scopes are removed once three syncs agree.`]
       : []),
-    ...(suspect === null
-      ? []
-      : [`Almost nobody is in the domain that core is configured with: check ${suspect}.`]),
+    ...(suspect === null ? [] : [`Almost nobody is in core's domain: check ${suspect}.`]),
     ...status.missing_groups.map(
       (group) => `The group ${group} was not found, so it grants no scope.`,
     ),

@@ -94,7 +94,9 @@ const Lead = (props: {
       <p class="now-first" data-tone={face()[1]}>
         <Icon name={face()[0]} />
         <strong role="status">
-          {isOld() ? "What needs you is not known." : firstSentence(props.known, props.earlier)}
+          {isOld()
+            ? "This list is old: new lines may be missing."
+            : firstSentence(props.known, props.earlier)}
         </strong>
       </p>
       <Show when={props.known.hosts === 0}>
@@ -104,9 +106,7 @@ const Lead = (props: {
       </Show>
       <div class="now-checked">
         {/* One text: the end of a text beside others moves with each second. */}
-        <span class="quiet">
-          {isOld() ? `This is how it was ${age()} ago.` : `Last checked ${age()} ago.`}
-        </span>
+        <span class="quiet">{`Last checked ${age()} ago.`}</span>
         <CopyButton
           what="handover"
           label="Copy handover"
@@ -160,8 +160,7 @@ const Lines = (props: { of: NowReport; earlier: EarlierLook | undefined; claims:
     <>
       <Show when={isGone()}>
         <p class="banner" role="status">
-          The line that your link names is no longer here: it has ended, is silenced, or another
-          line explains it.
+          The line of this link is gone: it has ended, is silenced, or another line explains it.
         </p>
       </Show>
       <ol class="now-lines">
@@ -185,7 +184,7 @@ const Lines = (props: { of: NowReport; earlier: EarlierLook | undefined; claims:
         </For>
       </ol>
       <Show when={props.of.lines_other > 0}>
-        <p>And {formatCount(props.of.lines_other)} more, each less bad than these.</p>
+        <p>And {formatCount(props.of.lines_other)} more, less urgent than these.</p>
       </Show>
     </>
   );

@@ -32,9 +32,7 @@ export const SessionEnd = () => {
     <Switch>
       <Match when={state().status === "ended" && session()}>
         <Banner role="alert">
-          <span>
-            Your session has ended: what this page shows is old. Text that you typed is kept.
-          </span>
+          <span>Your session has ended: this page is old. Text that you typed is kept.</span>
           <SignInAgain />
         </Banner>
       </Match>

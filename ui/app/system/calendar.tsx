@@ -8,7 +8,7 @@ import { Time, TimeCell } from "../shell/page.tsx";
 import { PartMark } from "./part-mark.tsx";
 
 const columns: RecordColumns<CalendarEntry> = {
-  "What ends": ({ what, subject }) => (
+  Credential: ({ what, subject }) => (
     <>
       {what}
       <Show when={subject}>
@@ -16,14 +16,14 @@ const columns: RecordColumns<CalendarEntry> = {
       </Show>
     </>
   ),
-  Ends: ({ ends_at: at, state }) => (
+  Expires: ({ ends_at: at, state }) => (
     <TimeCell
       at={at}
       second={state !== "ready" && <PartMark state={state} words={wordsOf[state]} />}
     />
   ),
   Of: ({ of }) => plainText(of.join(", ")),
-  "Changed by": ({ change, docs, away }) => (
+  "How to replace": ({ change, docs, away }) => (
     <>
       {change}
       <span class="second-line system-detail">{docs}</span>
@@ -34,11 +34,11 @@ const columns: RecordColumns<CalendarEntry> = {
   ),
 };
 
-const wordsOf = { warning: "within 30 days", not_ready: "on its last day, or ended" } as const;
+const wordsOf = { warning: "within 30 days", not_ready: "last day, or expired" } as const;
 
 const columnsWithoutEnd: RecordColumns<CalendarEntry> = {
   ...columns,
-  Ends: ({ ending, changed_at: at }) => (
+  Expires: ({ ending, changed_at: at }) => (
     <>
       {withoutEnd[ending]}
       <Show when={at}>
@@ -54,7 +54,7 @@ const columnsWithoutEnd: RecordColumns<CalendarEntry> = {
 
 const hasEnd = (entry: CalendarEntry) => entry.ends_at !== null;
 
-/** What ends when, what ends next first, and what changes it. */
+/** When each credential expires, the soonest first, and what replaces it. */
 export const Calendar = () => {
   const { paused } = useUpdates();
   const report = createReport({
@@ -64,21 +64,21 @@ export const Calendar = () => {
     paused,
   });
   return (
-    <Section id="system-calendar" title="What ends when">
-      <OldNotice report={report} what="These ends are" pauses />
+    <Section id="system-calendar" title="Expiry dates">
+      <OldNotice report={report} what="These dates are" pauses />
       <Loaded report={report} what="calendar">
         {(known) => (
           <>
             <RecordTable
-              label="What ends when, what ends next first"
+              label="Expiry dates, soonest first"
               columns={columns}
               rows={known().items.filter(hasEnd)}
               isFailed={({ state }) => state === "not_ready"}
             />
             <details>
-              <summary>Keys, tokens and passwords without an end that core knows</summary>
+              <summary>Keys, tokens and passwords without a known expiry</summary>
               <RecordTable
-                label="What has no end that core knows"
+                label="Credentials without a known expiry"
                 columns={columnsWithoutEnd}
                 rows={known().items.filter((entry) => !hasEnd(entry))}
               />

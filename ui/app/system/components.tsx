@@ -21,9 +21,7 @@ export const Components = (props: { parts: readonly SystemPart[] }) => {
       </TwoLines>
     ),
     Since: (title) => <Show when={worstOf(title)?.since}>{(at) => <Time at={at()} />}</Show>,
-    "What it says": (title) => (
-      <Show when={groups().get(title)}>{(group) => <Says of={group()} />}</Show>
-    ),
+    Status: (title) => <Show when={groups().get(title)}>{(group) => <Says of={group()} />}</Show>,
   };
   return (
     <RecordTable

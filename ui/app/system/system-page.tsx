@@ -82,11 +82,7 @@ export const SystemPage = () => {
 
 /** When no core could receive, newest first. */
 const LastOutages = (props: { outages: SystemReport["outages"] }) => (
-  <List
-    class="stack gap-1"
-    of={props.outages.toReversed()}
-    none="None: a core could always receive."
-  >
+  <List class="stack gap-1" of={props.outages.toReversed()} none="None.">
     {(outage) => (
       <>
         <Time at={outage.began_at} /> to{" "}

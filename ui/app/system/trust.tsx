@@ -32,7 +32,7 @@ const countWords: Readonly<Record<keyof ChannelTrust["hosts"], string>> = {
   ahead: "with a higher number, as after a restore",
   none: "without one",
   pinned: "pinned to a file of their own",
-  unreported: "that report nothing of it",
+  unreported: "that do not report it",
 };
 
 /** The roots that hosts have, which hosts lack the newest, and when an old one may go. */
@@ -87,7 +87,7 @@ const Channel = (props: { of: ChannelTrust; away: string }) => (
     </Show>
     <Show when={props.of.lacking.length > 0}>
       <RecordTable
-        label={`Hosts without the newest bundle of ${props.of.channel}, those silent for the longest first`}
+        label={`Hosts without the newest bundle of ${props.of.channel}, longest silent first`}
         columns={columns}
         rows={props.of.lacking}
         isFailed={({ is_silent: isSilent }) => isSilent}

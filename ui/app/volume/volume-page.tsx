@@ -76,8 +76,8 @@ export const VolumePage = () => {
             <Series report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
             <Show when={known().by === "source"}>
               <p class="quiet">
-                By the hosts' own accounts, of the days of their clocks: what they accepted, not
-                what is stored.
+                Counted by the hosts, in days of their clocks: what they accepted, not what is
+                stored.
               </p>
             </Show>
             <Parts name={nameOf()} report={known()} />
@@ -125,12 +125,12 @@ const Parts = (props: { name: string; report: VolumeReport }) => (
     when={props.report.items.length > 0}
     fallback={
       <Notice title="Nothing was sent">
-        <p>Core stored nothing of this in the time that you chose.</p>
+        <p>Core stored nothing of this in the chosen time.</p>
       </Notice>
     }
   >
     <RecordTable
-      label="Those with the most bytes first"
+      label="Most bytes first"
       columns={columnsOf(props.name, props.report)}
       rows={props.report.items}
       isFailed={({ day }) => day !== undefined && isUnusual(day)}
@@ -152,7 +152,7 @@ const Budgets = (props: { items: readonly Budget[] }) => (
       <List of={props.items}>
         {({ name, filter, bytes_per_hour: bytes, held_hosts: held }) => (
           <>
-            {plainText(name)}: {formatBytes(bytes)} an hour of each host{" "}
+            {plainText(name)}: {formatBytes(bytes)} an hour for each host{" "}
             <Show when={filter !== ""} fallback="of the fleet">
               of <code>{plainText(filter)}</code>
             </Show>

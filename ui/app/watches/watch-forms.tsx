@@ -163,7 +163,7 @@ const SilenceFields = () => {
       <Field
         hint={
           <>
-            Such as 90m, 8h or 3d, 30d at most: no message says that the watch fires until{" "}
+            Such as 90m, 8h or 3d, at most 30d. No message is sent until{" "}
             <Time at={new Date(until()).toISOString()} />.
           </>
         }
@@ -331,8 +331,8 @@ const DefinitionFields = (props: { watch: Definition }) => {
               each={names()}
               fallback={
                 <p class="quiet">
-                  Core has no receiver: set SVC_WATCH_RECEIVERS_FILE. The watch shows on its page
-                  all the same.
+                  Core has no receiver: set SVC_WATCH_RECEIVERS_FILE. Until then only its page shows
+                  it.
                 </p>
               }
             >

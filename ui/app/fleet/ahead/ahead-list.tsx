@@ -22,7 +22,7 @@ export const AheadList = () => {
   });
   return (
     <>
-      <h2>What runs out in the next 72 hours</h2>
+      <h2>Next 72 hours</h2>
       <Loaded report={report} what="list">
         {(known) => (
           <>
@@ -34,7 +34,7 @@ export const AheadList = () => {
                 <p>
                   <a href="/system">Telemetry</a>: {formatBytes(stored().bytes)} of {stored().days}{" "}
                   days; then {formatBytes(stored().bytes_then)}, with {stored().retention_days} days
-                  kept. Core does not see the room of the database's disk.
+                  kept. Core cannot see the free disk space.
                 </p>
               )}
             </Show>
@@ -61,7 +61,7 @@ const HostParts = (props: AheadProps) => (
       href={`/fleet?${props.ahead.certificates.query}`}
       noun="host"
       does={["loses its certificate", "lose their certificates"]}
-      more=": late to renew, failed or silent"
+      more=": renewal late or failed, or host stale"
       none="No host loses its certificate."
       items={props.ahead.certificates.first}
     >

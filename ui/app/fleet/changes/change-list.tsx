@@ -23,7 +23,7 @@ export const ChangeList = () => {
   });
   return (
     <>
-      <h2>Are hosts worse since an upgrade, or another label?</h2>
+      <h2>Are hosts worse since an upgrade or a label change?</h2>
       <Loaded report={report} what="list">
         {(known) => (
           <>

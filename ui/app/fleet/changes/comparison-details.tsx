@@ -37,7 +37,7 @@ export const ComparisonDetails = (props: { comparison: HostComparison }) => (
       <Show when={props.comparison.unmatched > 0}>
         ; {formatCountOf(props.comparison.unmatched, "changed host")} without a counterpart
       </Show>
-      . In brackets: the range that the figures leave open.
+      . In brackets: the likely range.
     </p>
   </details>
 );

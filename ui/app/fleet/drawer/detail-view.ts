@@ -20,13 +20,12 @@ const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">
     "Wait for its first heartbeat. If none comes, check that svc-collector run was started on the host.",
   stale:
     "Check that the host is up, the collector runs and core is reachable from there: svc-collector status, svc-collector diag.",
-  cert_expiring:
-    "The collector should have renewed by now. Its renewal status below shows what prevents it.",
+  cert_expiring: "Renewal is overdue. The renewal status below shows why.",
   config_invalid:
     "The collector keeps its previous config. Run svc-collector validate-config on the host.",
   unsupported_version: "Upgrade the collector on the host.",
   queue_at_risk:
-    "Records wait, are dropped, rejected or lost. Check that ingest accepts them (svc-collector dead-letters on the host), and that the queue's cap fits the input. What a database restore lost is in the timeline.",
+    "Records wait, are dropped, rejected or lost. Check that ingest accepts them (svc-collector dead-letters on the host), and that the queue is large enough. The timeline shows losses of a database restore.",
 };
 
 /** The parts of a host's detail that decide how it can enroll again. */
@@ -37,7 +36,7 @@ type AdvisedHost = Pick<FleetHealthDetail, "policy"> & {
 /** Returns the advice to an operator for a condition. An enrollment is advised only where core accepts it. */
 export const adviceOn = (condition: FleetCondition, { policy, item }: AdvisedHost): string => {
   if (condition === "stale" && item.forwarding === "forwarding")
-    return "It still forwards, so the host and its collector run: check that core's API is reachable from there, and the host's clock. svc-collector status says why a heartbeat fails.";
+    return "The host still forwards. Check that it reaches core's API, and its clock: svc-collector status says why a heartbeat fails.";
   if (condition !== "renewal_failed") return conditionAdvice[condition];
   const failed = "An expired or rejected certificate does not renew by itself";
   if (item.certificate.status !== "active" || policy.reenrollment === "replace")
@@ -139,7 +138,7 @@ export const forwardingNote = (
       ? "the queue is empty"
       : `${formatBytes(queue.bytes)} queued`;
   if (hold !== undefined)
-    return `No fault: it is ${holdText(hold, { now, zone })}, and sends what it keeps then; ${waiting}.`;
+    return `No fault: it is ${holdText(hold, { now, zone })}, then sends its queue; ${waiting}.`;
   if (isForwardingWell({ forwarding })) return undefined;
   const what =
     forwarding === "never" || last_envelope_at === null

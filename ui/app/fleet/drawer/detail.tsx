@@ -94,7 +94,7 @@ export const Detail = (props: DetailProps & { withoutTimeline?: boolean }) => {
       </Show>
       <Section title="Config" note={inWords(item().config.drift)}>
         <Hashes detail={props.detail} />
-        <ConfigErrors errors={configNotes(props.detail)} label="What it reports of its config" />
+        <ConfigErrors errors={configNotes(props.detail)} label="Reported by the host" />
       </Section>
       <Section title="Certificate" note={item().certificate.status}>
         <Certificate detail={props.detail} />
@@ -217,7 +217,7 @@ const Losses = (props: DetailProps) => (
     <Show when={props.detail.item.ingest_gap}>
       {(gap) => (
         <>
-          <dt>Lost by a database restore</dt>
+          <dt>Lost in a database restore</dt>
           <dd>
             up to {formatCount(gap().records_max)} records, <When at={gap().last_at} />
           </dd>

@@ -45,7 +45,7 @@ it.each<
       forwarder: failing,
       hold: { budget: "test", since: "2026-11-22T09:20:00Z", until: "2026-11-22T11:00:00Z" },
     },
-    "No fault: it is held by its budget test until 11:00:00 UTC, and sends what it keeps then; 30 MiB queued.",
+    "No fault: it is held by its budget test until 11:00:00 UTC, then sends its queue; 30 MiB queued.",
   ],
   [{ forwarding: null, last_envelope_at: null, queue: queue(null), forwarder: null }, undefined],
 ])("says what forwarding needs beside the state: %j", (row, note) =>

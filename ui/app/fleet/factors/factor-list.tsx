@@ -41,10 +41,7 @@ export const FactorList = (props: { view: FleetView }) => {
   };
   return (
     <>
-      <h2>
-        What {compared() === props.view ? "these hosts" : "hosts that need attention"} have in
-        common
-      </h2>
+      <h2>In common: {compared() === props.view ? "these hosts" : "hosts that need attention"}</h2>
       <Loaded report={report} what="list">
         {(known) => (
           <Show
@@ -69,15 +66,15 @@ export const FactorList = (props: { view: FleetView }) => {
               </For>
             </ol>
             <p class="quiet">
-              Most telling first, of {known().compared} values that were compared. A common value
-              need not be the cause.
+              Strongest first, of {known().compared} values compared. A common value need not be the
+              cause.
             </p>
           </Show>
         )}
       </Loaded>
       <Show when={report.current()?.reads_sources}>
         <p class="quiet" role="status">
-          Sources of telemetry are not among them yet: core is reading those of the hosts.
+          Core is still reading the sources of telemetry.
         </p>
       </Show>
     </>

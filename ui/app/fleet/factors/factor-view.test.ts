@@ -31,7 +31,7 @@ it("has counts here and elsewhere, and says when it may be chance", () => {
     [0.049, 0.05, 0.999, 1, 12].map((expected_by_chance) =>
       factorDoubt({ ...factor, expected_by_chance }),
     ),
-  ).toEqual(["", "may be chance", "may be chance", "as likely chance", "as likely chance"]);
+  ).toEqual(["", "may be chance", "may be chance", "probably chance", "probably chance"]);
 });
 
 it("has the filter of each kind", () => {

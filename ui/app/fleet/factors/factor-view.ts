@@ -30,15 +30,15 @@ const chanceMax = 0.05;
 /** Describes how likely chance explains a value; "" if it hardly does. */
 export const factorDoubt = ({ expected_by_chance: expected }: Factor): string => {
   if (expected < chanceMax) return "";
-  return expected < 1 ? "may be chance" : "as likely chance";
+  return expected < 1 ? "may be chance" : "probably chance";
 };
 
 /** Returns why there is nothing in common; undefined where there is something. */
 export const nothingInCommon = ({ selected, others, items }: FleetFactors): string | undefined => {
   if (selected === 0) return "No host matches.";
   if (others === 0)
-    return "These are all hosts: there are no others to compare them with. Choose a state or a filter.";
-  if (selected === 1) return "One host has nothing in common with others. Choose more.";
+    return "These are all hosts: there are none to compare with. Choose a state or a filter.";
+  if (selected === 1) return "One host alone has nothing in common. Choose more.";
   if (items.length === 0)
     return `No label, version, platform, config, core, subnet, policy or source is more frequent among ${formatCountOf(selected, "host")} than elsewhere.`;
   return undefined;

@@ -23,7 +23,7 @@ export const splitTime = (query: string, now: Date): TimedQuery => {
   const message =
     more.length > 0
       ? "at: is given twice: keep one."
-      : "A past time is like 02:41 (UTC), yesterday, 2026-11-28T02:41 or, so long ago, 2h.";
+      : "Write a past time like 02:41 (UTC), yesterday, 2026-11-28T02:41 or 2h (ago).";
   return {
     rest: words.reduce(
       (rest, { from, to }) => rest.slice(0, from) + " ".repeat(to - from) + rest.slice(to),

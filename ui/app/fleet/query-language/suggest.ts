@@ -16,11 +16,11 @@ export const questions: readonly { word: string; meaning: string }[] = [
   { word: "forwarding:stopped", meaning: "which hosts stopped forwarding" },
   {
     word: "drift:drifted,on_last_known_good",
-    meaning: "which run another config than the desired one",
+    meaning: "which hosts run another config than desired",
   },
   { word: "expires:weekend", meaning: "which certificates expire this weekend" },
-  { word: "condition:queue_at_risk", meaning: "who is losing data, or is about to" },
-  { word: "auth:failing", meaning: "who keeps failing authentication" },
+  { word: "condition:queue_at_risk", meaning: "which hosts lose data, or soon will" },
+  { word: "auth:failing", meaning: "which hosts keep failing authentication" },
   { word: "changed<1h", meaning: "which hosts changed in the last hour" },
 ];
 
@@ -180,7 +180,7 @@ const named: Partial<Record<PositivePart, Readonly<Record<string, string>>>> = {
   } satisfies Record<ConfigProgress, string>,
   forwarding: {
     forwarding: "forwards now",
-    stopped: "has forwarded, not any more",
+    stopped: "forwarded before, not now",
     never: "heartbeats, never forwarded",
   } satisfies Record<Forwarding, string>,
   attention: { needed: "in trouble, or not forwarding" },
@@ -195,7 +195,7 @@ const named: Partial<Record<PositivePart, Readonly<Record<string, string>>>> = {
     gone: "no longer in the inventory, and still sending",
     expected: "in the inventory",
   },
-  budget: { held: "sent its budget of this hour" },
+  budget: { held: "used up its budget of this hour" },
 };
 
 const valueItem = (word: string, meaning: string, count?: number): Suggestion => ({

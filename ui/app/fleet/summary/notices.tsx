@@ -15,7 +15,7 @@ const wordsOf = (lag: ExportLagView) => {
       `${formatDuration(lag.lag_seconds)} behind, ${formatCountOf(lag.lag_envelopes, "envelope")}`,
     lag.unaccounted_envelopes &&
       `${formatCountOf(lag.unaccounted_envelopes, "envelope")} passed over`,
-    isBehind && !lag.running && "no process exports",
+    isBehind && !lag.running && "not running",
     lag.dead_letters > 0 && formatCountOf(lag.dead_letters, "dead letter"),
     isBehind && lag.last_error,
   ]

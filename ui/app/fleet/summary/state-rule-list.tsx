@@ -19,9 +19,8 @@ export const StateRuleList = (props: { thresholds: FleetThresholdsView }) => (
       </For>
     </ol>
     <p>
-      <strong>Needs attention</strong> is no state. It finds the hosts in the six states from
-      renewal failed to queue at risk, and healthy ones that stopped forwarding or never did: those
-      count as healthy too.
+      <strong>Needs attention</strong> is not a state. It counts hosts in the six states from
+      renewal failed to queue at risk, and the healthy hosts that stopped forwarding or never did.
     </p>
     <p>A collector sends a heartbeat every {props.thresholds.heartbeat_interval_seconds} s.</p>
   </>

@@ -9,7 +9,8 @@ export const stateRules = (thresholds: FleetThresholdsView): Record<FleetState, 
   const fraction = `${Math.round(thresholds.cert_expiring_fraction * 100)} %`;
   const { min_version: versionMin } = thresholds;
   return {
-    revoked: "The identity is revoked, or its last used certificate is and no other is active.",
+    revoked:
+      "The identity is revoked, or its last used certificate is revoked and no other is active.",
     enrolling: `No heartbeat and no envelope yet; enrolled less than ${enrolling} ago.`,
     renewal_failed:
       "The certificate expired without a successor, or the collector reports that renewal failed.",

@@ -17,7 +17,7 @@ import {
 } from "./summary-view.ts";
 
 const StateRuleList = lazyPart(
-  "What the states mean",
+  "State definitions",
   async () => (await import("./state-rule-list.tsx")).StateRuleList,
 );
 
@@ -203,16 +203,16 @@ export const StateLegend = (props: { thresholds: FleetThresholdsView | undefined
         class="button button-plain button-icon"
         type="button"
         popovertarget="state-legend"
-        title="What the states mean"
+        title="State definitions"
       >
         <Icon name="info" />
-        <span class="visually-hidden">What the states mean</span>
+        <span class="visually-hidden">State definitions</span>
       </button>
       <section
         id="state-legend"
         class="popover"
         popover="auto"
-        aria-label="What the states mean"
+        aria-label="State definitions"
         tabindex="0"
         onBeforeToggle={() => setOpened(true)}
       >

@@ -110,9 +110,8 @@ export const ExportMenu = (props: {
         onToggle={focusFirst}
       >
         <p class="exports-scope">
-          CSV of all pages, under the current filters. A list has every host to which the condition
-          applies, also those whose state is another one: so it can have more rows than the chip of
-          the state counts.
+          CSV of all pages, under the current filters. A list has every host with the condition,
+          whatever its state: it can have more rows than the state's chip counts.
         </p>
         <ul>
           <For each={exportKinds}>
