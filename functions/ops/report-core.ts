@@ -3,6 +3,7 @@ import { uuidv7 } from "#kit/entropy.ts";
 import type { Core } from "../core.ts";
 import {
   type CoreReport,
+  findCoreReports,
   type ReportedCredential,
   upsertCoreReport,
 } from "../store/system/system.ts";
@@ -38,21 +39,28 @@ export const createCoreReporter = (
   const id = uuidv7(tools);
   const startedAt = new Date(clock.now());
   let stoppedAt: Date | null = null;
-  let known: readonly ReportedCheck[] = [];
+  let known: readonly ReportedCheck[] | undefined;
 
-  const readChecks = async (endpoint: string, at: Date): Promise<ReportedCheck[]> => {
+  const readChecks = async (
+    endpoint: string,
+    now: string,
+    last: readonly ReportedCheck[],
+  ): Promise<ReportedCheck[]> => {
     const report = await runChecks(checks[endpoint] ?? [], tools);
     return report.checks.map(({ name, status, detail }) => {
-      const before = known.find((check) => check.endpoint === endpoint && check.name === name);
-      const since = before?.status === status ? before.since : rfc3339(at.getTime());
+      const before = last.find((check) => check.endpoint === endpoint && check.name === name);
+      // A time ahead is of a clock that was wrong.
+      const since = before?.status === status && before.since < now ? before.since : now;
       return { endpoint, name, status, detail: detail ?? "", since };
     });
   };
 
   const report = async () => {
     const reportedAt = new Date(clock.now());
+    const now = rfc3339(reportedAt.getTime());
+    const last = known ?? (await findLastFaults(db, machine));
     known = (
-      await Promise.all(Object.keys(checks).map((endpoint) => readChecks(endpoint, reportedAt)))
+      await Promise.all(Object.keys(checks).map((endpoint) => readChecks(endpoint, now, last)))
     ).flat();
     if (core.isStopping()) stoppedAt ??= reportedAt;
     const credentials = core.credentials();
@@ -77,4 +85,10 @@ export const createCoreReporter = (
     return undefined;
   };
   return { id, report };
+};
+
+/** Finds what was wrong with the core before on this machine: a restart does not change since when. */
+const findLastFaults = async (db: Core["db"], machine: string) => {
+  const last = (await findCoreReports(db)).findLast((each) => each.machine === machine);
+  return last?.checks.filter(({ status }) => status !== "ready") ?? [];
 };

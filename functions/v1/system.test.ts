@@ -8,6 +8,7 @@ import { useTestCore } from "#tests/support/core.ts";
 import { systemThresholds } from "../domain/system/report-system.ts";
 import type { CheckResult } from "../ops/readiness.ts";
 import { createCoreReporter } from "../ops/report-core.ts";
+import { findCoreReports } from "../store/system/system.ts";
 
 const dayMs = 86_400_000;
 const test = await useTestCore();
@@ -146,6 +147,19 @@ describe("the state of the system", () => {
     await clock.advance(dayMs);
     await createCore("new").report();
     expect((await get()).cores.map(({ machine }) => machine)).toEqual(["new"]);
+  });
+
+  it("keeps since when a check has a fault while a core starts again on its machine", async () => {
+    const check: CheckResult = { status: "not_ready", detail: "The server accepts no writes." };
+    const since = clock.iso();
+    for (let starts = 0; starts < 2; starts += 1) {
+      const one = createCore("a");
+      one.says.check = check;
+      await one.report();
+      await clock.advance(dayMs / 24);
+    }
+    const { checks } = (await findCoreReports(db)).at(-1) ?? { checks: [] };
+    expect(new Set(checks.map((each) => each.since))).toEqual(new Set([since]));
   });
 
   it("warns of certificates, and of exports that are behind, stopped or rejected, by the limits of the alerts", async () => {
