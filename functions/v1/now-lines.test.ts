@@ -9,6 +9,7 @@ import { hourMs, minuteMs } from "#kit/clock.ts";
 import { byteOfState, hourStates } from "#proto/completeness/hour-state.ts";
 import type { NowLine, NowReport } from "#proto/now/report.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { exportThrough } from "#tests/support/accounts.ts";
 import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { publishTestConfig } from "#tests/support/rollout.ts";
@@ -99,6 +100,18 @@ it("is the same, by its ETag, until something has changed", async () => {
   expect((await get(etag)).status).toBe(304);
   await admin.post("/v1/now/claims", { key: "state:stale" });
   expect((await get(etag)).status).toBe(200);
+});
+
+it("keeps a claim through one sample without the trouble", async () => {
+  const taken = async () => (await linesNow("state")).find(({ count }) => count === 10)?.taken?.by;
+  await pass(11, (n) => n >= 9);
+  const zero = async (before: number) =>
+    db.execute(sql`update fleet_sample set states = array_fill(0, array[cardinality(states)])
+      where slot = (select slot from fleet_sample order by slot desc offset ${before}::int limit 1)`);
+  await zero(1);
+  expect(await taken()).toBe("ada@example.test");
+  await zero(0);
+  expect(await taken()).toBeUndefined();
 });
 
 it("has the hosts that will lose their certificate, and those whose queue will be full", async () => {
@@ -213,12 +226,29 @@ it("has the components of the system that are ill, the same while only their fig
       key: "system:core:vm-1",
       severity: "critical",
       since: clock.iso(),
-      sentence: "Core vm-1 (Clock): The clock is 1,000 s ahead.",
+      sentence: "Core vm-1 (Clock): The clock is 1,000+ s ahead.",
       path: "/system",
     },
   ]);
   await report(1241);
   expect(await linesNow("system")).toEqual(lines);
+});
+
+it("keeps a claim of an export that is behind while its oldest envelope moves on", async () => {
+  await exportThrough(db, 1, { name: "otlp", stream: "svc" });
+  const pending = (minutes: number) =>
+    db.execute(
+      sql`update export_position set stream_pending = 41, position_at = now() - interval '1 minute' * ${minutes}::int`,
+    );
+  const lineNow = async () => (await linesNow("system")).find(({ key }) => key.includes("otlp"));
+  await pending(20);
+  const key = (await lineNow())?.key;
+  expect((await lineNow())?.sentence).toMatch(/40\+ envelopes wait, the oldest for 1,000\+ s/);
+  await admin.post("/v1/now/claims", { key });
+  await clock.advance(hourMs);
+  await pending(20);
+  expect((await lineNow())?.taken?.by).toBe("ada@example.test");
+  await db.execute(sql`delete from export_position`);
 });
 
 it("has the expected hosts that never enrolled", async () => {

@@ -92,6 +92,10 @@ it("ends a claim with its cause, and not for a moment without it", async () => {
     .where(eq(watch.id, String(stale.id)));
   expect([await endLater(1), await endLater(9)]).toEqual([0, 0]);
   await evaluate(1000);
+  expect(await endLater(1)).toBe(0);
+  await clock.advance(9 * minuteMs);
+  const found = await createNowFinder(core)();
+  expect(await endClaims(core, async () => ({ ...found, unread: new Set(["watch"]) }))).toBe(0);
   expect([await endLater(1), await endLater(5)]).toEqual([0, 1]);
   expect(await test.lastEvent("action=line.release")).toMatchObject({
     actor: { type: "system" },
@@ -107,6 +111,11 @@ it("leaves the next episode untaken at once", async () => {
   await evaluate(1);
   expect(await takenNow()).toBeNull();
   expect((await take("the second time")).status).toBe(201);
+  // That of the first time has ended.
+  expect(await test.lastEvent("action=line.release")).toMatchObject({
+    occurred_at: clock.iso(-1),
+    reason_code: "cause_ended",
+  });
   expect(await takenNow()).toMatchObject({ note: "the second time" });
 });
 

@@ -73,7 +73,7 @@ export const takeLine = async (
       goneSince: null,
     };
     const before = await lockClaimOf(tx, key);
-    if (before !== undefined && !isOf(line, before)) await deleteClaim(tx, before.id);
+    if (before !== undefined && !isOf(line, before)) await release(tx, core, before, causeEnded);
     if (!(await insertClaim(tx, row))) {
       const holder = (await lockClaimOf(tx, key))?.takenBy ?? "somebody";
       throw new Problem("conflict", { detail: `${holder} has taken this line` });
@@ -92,6 +92,7 @@ export const releaseLine = async (core: WriteCore, by: By, id: string): Promise<
   });
 
 const ofPerson = ({ caller, origin }: By) => ({ actor: operatorActor(caller), origin });
+const causeEnded = { actor: coreActor, reasonCode: "cause_ended" } as const;
 
 const release = async (
   tx: Executor,
@@ -126,7 +127,7 @@ export const endClaims = async (
         await updateClaim(tx, claim.id, { goneSince });
         continue;
       }
-      await release(tx, core, claim, { actor: coreActor, reasonCode: "cause_ended" });
+      await release(tx, core, claim, causeEnded);
       ended += 1;
     }
     return ended;
@@ -138,6 +139,6 @@ const goneSinceOf = (claim: ClaimRow, { lines, unread }: FoundNow, now: Date): D
   const { key, goneSince } = claim;
   const line = lines.find((each) => each.key === key);
   if (line !== undefined) return isOf(line, claim) ? null : new Date(0);
-  if (unread.has(key.replace(/:.*/, ""))) return goneSince;
+  if (unread.has(key.replace(/:.*/, ""))) return null;
   return goneSince !== null && goneSince < now ? goneSince : now;
 };

@@ -142,7 +142,8 @@ const lineOfComponent = ({ component, title, worst, parts }: PartGroup): FoundLi
     key: `system:${[component, ...(title.includes(" ") ? [worst.of] : [])].join(":")}`,
     kind: "system",
     severity: worst.state === "not_ready" ? "critical" : "warning",
-    since: worst.since,
+    // Of an export it is its oldest envelope, which moves on while it is behind.
+    since: component === "export" ? null : worst.since,
     count: null,
     sentence: `${plainLine(title)} (${describePart(worst).title}): ${steady(plainLine(worst.detail))}`,
     evidence:
@@ -153,11 +154,12 @@ const lineOfComponent = ({ component, title, worst, parts }: PartGroup): FoundLi
   };
 };
 
-/** Rounds the figures that move every second, so that a report is new only when something has changed. */
+/** Rounds down the figures that move every second, `900+ s`, so that a report is new only when something has changed. */
 const steady = (detail: string) =>
-  detail.replace(/(?<!\d)\d+(?= (?:stored )?envelopes| s\b)/g, (figure) =>
-    formatCount(Number(Number(figure).toPrecision(1))),
-  );
+  detail.replace(/(?<![\d.])\d+(?= (?:stored )?envelopes| s\b)/g, (figure) => {
+    const least = Number(figure[0]) * 10 ** (figure.length - 1);
+    return `${formatCount(least)}${least === Number(figure) ? "" : "+"}`;
+  });
 
 /** Returns a line for the hosts of the inventory that have never enrolled. */
 export const findMissingHosts = async (db: Executor): Promise<FoundLine[]> => {

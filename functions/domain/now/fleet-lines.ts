@@ -91,7 +91,10 @@ const lineOfTrouble = async (
   const factor = count > 1 ? await findCommonFactor(view, filter, null) : undefined;
   const [one, many, isCritical] = troubleWords[trouble];
   const more = before === 0 ? "" : `, ${formatCount(count - before)} more than before`;
-  const lastBefore = samples[counts.findLastIndex((each) => each <= before * 1.1)];
+  const isAsBefore = (each: number) => each <= before * 1.1;
+  // One sample alone is a moment without the trouble, not its end.
+  const lastBefore =
+    samples[counts.findLastIndex((each, n) => isAsBefore(each) && isAsBefore(counts[n - 1] ?? 0))];
   return [
     {
       key: `state:${trouble}`,
