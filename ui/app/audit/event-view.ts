@@ -1,5 +1,6 @@
 import { auditSentences } from "#proto/audit-actions.ts";
 import type { AuditEventView, NamedRecord, RecordNames } from "#proto/audit-event.ts";
+import { decoded } from "../browser/decoded.ts";
 import { plainText, shortened } from "../format/format.ts";
 
 /** A piece of a sentence; `href` where it names a record with a page of its own, `full` where its text is shortened. */
@@ -12,11 +13,7 @@ export interface EventPiece {
 /** Returns a host's name for itself: the last part of its identity. */
 export const deviceOf = (identity: string): string => {
   const last = identity.slice(identity.lastIndexOf("/") + 1);
-  try {
-    return decodeURIComponent(last) || identity;
-  } catch {
-    return last;
-  }
+  return decoded(last) || identity;
 };
 
 /** Returns the page that shows a record; undefined for one without. */

@@ -8,6 +8,7 @@ import { isUuid } from "#proto/values.ts";
 import { type ApiClient, type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
 import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { HostEvents, RefusedHosts } from "../audit/host-events.tsx";
+import { decoded } from "../browser/decoded.ts";
 import { HostHours } from "../completeness/host-hours.tsx";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
@@ -31,14 +32,6 @@ export const HostPage = () => {
       <Host id={id()} />
     </Show>
   );
-};
-
-const decoded = (segment: string): string => {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return segment;
-  }
 };
 
 const Host = (props: { id: string }) => {

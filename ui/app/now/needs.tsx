@@ -2,6 +2,7 @@ import { useLocation } from "@solidjs/router";
 import { createEffect, createMemo, For, on, Show } from "solid-js";
 import { type NowLine, NowReport, type NowStrip } from "#proto/now/report.ts";
 import { createReport, type LiveReport } from "../api/live-report.tsx";
+import { decoded } from "../browser/decoded.ts";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
 import { Loaded, lazyPart } from "../design/report-parts.tsx";
@@ -11,7 +12,6 @@ import {
   formatBytes,
   formatCount,
   formatCountOf,
-  formatDuration,
   formatShortTimestamp,
 } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -19,6 +19,7 @@ import { createPageTitle } from "../shell/page-title.ts";
 import { ClaimDialog, type Claims, createClaims } from "./claims.tsx";
 import { keepLook } from "./last-look.ts";
 import {
+  ageText,
   claimText,
   type EarlierLook,
   faceOf,
@@ -87,7 +88,7 @@ const Lead = (props: {
 }) => {
   const { times } = usePageContext();
   const isOld = () => props.report.phase() === "stale";
-  const age = () => formatDuration(props.report.ageSeconds() ?? 0);
+  const age = () => ageText(props.known, props.report.asOf(), props.report.ageSeconds());
   const face = () => (isOld() ? (["info", "muted"] as const) : faceOf(props.known));
   return (
     <div class="now-lead">
@@ -151,7 +152,7 @@ const Strip = (props: { of: readonly NowStrip[] }) => {
 const Lines = (props: { of: NowReport; earlier: EarlierLook | undefined; claims: Claims }) => {
   const location = useLocation();
   const byKey = createMemo(() => new Map(props.of.lines.map((line) => [line.key, line])));
-  const named = () => decodeURIComponent(location.hash.slice(1));
+  const named = () => decoded(location.hash.slice(1));
   const isGone = () => /^\w+:/.test(named()) && !byKey().has(named());
   createEffect(
     on(named, (key) => document.getElementById(key)?.scrollIntoView({ block: "center" })),

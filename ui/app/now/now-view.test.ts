@@ -2,7 +2,14 @@ import { expect, it } from "vitest";
 import type { NowLine, NowReport } from "#proto/now/report.ts";
 import { preparedFleets } from "#scripts/screenshots/prepared-fleets.ts";
 import { nextLooks } from "./last-look.ts";
-import { type EarlierLook, faceOf, firstSentence, handoverText, tabTitle } from "./now-view.ts";
+import {
+  ageText,
+  type EarlierLook,
+  faceOf,
+  firstSentence,
+  handoverText,
+  tabTitle,
+} from "./now-view.ts";
 
 const fleet = (name: string): NowReport => {
   const report = preparedFleets[name];
@@ -64,6 +71,12 @@ it("says neither that nothing is wrong while core itself was away, nor how much 
   expect([firstSentence(away), faceOf(away)[1]]).toEqual(["Nothing needs you so far.", "info"]);
   expect(tabTitle(fleet("forty-watches"), true)).toBe("(?) Now");
   expect(tabTitle(undefined, false)).toBe("Now");
+});
+
+it("V4: the age counts from when core looked, not from when the page asked for what core had kept", () => {
+  const report = fleet("calm");
+  const asOf = Date.parse(report.generated_at) + 28_000;
+  expect([ageText(report, asOf, 5), ageText(report, asOf - 29_000, 5)]).toEqual(["33 s", "5 s"]);
 });
 
 it("a handover has the sentence, the figures and each line with its evidence, who has it, and its address", () => {

@@ -57,6 +57,10 @@ const newWords = ({ lines }: NowReport, untaken: number, earlier?: EarlierLook) 
   return `, ${which} since you last looked (${earlier.ago} ago)`;
 };
 
+/** Returns how long ago core looked, which may be before the page asked (`asOf`, `seconds` ago). */
+export const ageText = ({ generated_at }: NowReport, asOf: number, seconds = 0): string =>
+  formatDuration(seconds + Math.max(0, asOf - Date.parse(generated_at)) / 1000);
+
 /** Returns the title of the browser's tab: it counts what nobody has taken, if that is known now. */
 export const tabTitle = (report: NowReport | undefined, isOld: boolean): string => {
   const count = report ? untakenOf(report) : 0;
