@@ -39,26 +39,6 @@ export const causeOf = ({ state }: Pick<LiveReport<unknown>, "state">, paused = 
   return paused ? "Paused. " : "No answer yet. ";
 };
 
-/** Reports that a part of a page is old: why, and since when; nothing while it is not. */
-export const OldNotice = (props: {
-  report: LiveReport<unknown>;
-  what: string;
-  /** Its updates are suspended with those of the page. */
-  pauses?: boolean;
-}) => {
-  const { paused } = useUpdates();
-  return (
-    <Show when={props.report.phase() === "stale"}>
-      <Banner>
-        <span>
-          {causeOf(props.report, props.pauses && paused())}
-          {props.what} old: updated {formatDuration(props.report.ageSeconds() ?? 0)} ago.
-        </span>
-      </Banner>
-    </Show>
-  );
-};
-
 /**
  * The age of a report, with buttons to pause and to refresh. Once the report is old, whatever the cause, this line becomes the banner
  * that says so, with the cause if it is known. Its height stays, so that nothing below moves.

@@ -10,7 +10,7 @@ import {
 } from "../api/live-report.tsx";
 import { pageNameOf } from "../browser/places.ts";
 import { changedParams, type QueryParams, withQuery } from "../browser/with-query.ts";
-import type { Chip } from "../design/records.tsx";
+import { type Chip, TwoLines } from "../design/records.tsx";
 import { Freshness, Loaded } from "../design/report-parts.tsx";
 import { capitalised, formatAgo } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -247,12 +247,9 @@ export const Time = (props: { at: string }) => {
 export const TimeCell = (props: { at: string | null; none?: string; second?: JSX.Element }) => (
   <Show when={props.at} fallback={<span class="quiet">{props.none}</span>}>
     {(at) => (
-      <>
+      <TwoLines second={props.second}>
         <Time at={at()} />
-        <Show when={props.second}>
-          <span class="second-line">{props.second}</span>
-        </Show>
-      </>
+      </TwoLines>
     )}
   </Show>
 );

@@ -50,13 +50,13 @@ export const SystemPage = () => {
   });
   const { report } = page;
   return (
-    <PageFrame of={page} class="system">
+    <PageFrame of={page}>
       <Loaded report={report} what="state of the system" heading>
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>
-            <p class="system-headline">
+            <strong>
               <PartMark state={known().state} words={headlineOf(known())} />
-            </p>
+            </strong>
             <Components parts={known().parts} />
             <h2>Cores</h2>
             <RecordTable

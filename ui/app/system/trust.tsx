@@ -1,9 +1,9 @@
 import { For, Show } from "solid-js";
 import { type ChannelTrust, SystemTrust } from "#proto/system/trust.ts";
-import { createReport, useUpdates } from "../api/live-report.tsx";
+import { createReport } from "../api/live-report.tsx";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumns, RecordTable } from "../design/records.tsx";
-import { List, Loaded, OldNotice, Section } from "../design/report-parts.tsx";
+import { List, Loaded, Section } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { Time, TimeCell } from "../shell/page.tsx";
 import { PartMark } from "./part-mark.tsx";
@@ -11,11 +11,7 @@ import { PartMark } from "./part-mark.tsx";
 type Lacking = ChannelTrust["lacking"][number];
 
 const columns: RecordColumns<Lacking> = {
-  Host: ({ identity_id: id, identity }) => (
-    <a class="system-detail" href={`/hosts/${id}`}>
-      {plainText(identity)}
-    </a>
-  ),
+  Host: ({ identity_id: id, identity }) => <a href={`/hosts/${id}`}>{plainText(identity)}</a>,
   Bundle: ({ number, is_pinned: isPinned }) => number ?? (isPinned ? "pinned" : "none"),
   "Last heartbeat": ({ last_heartbeat_at: at, is_silent: isSilent }) => (
     <TimeCell
@@ -37,16 +33,13 @@ const countWords: Readonly<Record<keyof ChannelTrust["hosts"], string>> = {
 
 /** The roots that hosts have, which hosts lack the newest, and when an old one may go. */
 export const Trust = () => {
-  const { paused } = useUpdates();
   const report = createReport({
     schema: SystemTrust,
     path: () => "/api/core/system/trust",
     intervalMs: 30_000,
-    paused,
   });
   return (
     <Section id="system-trust" title="Roots that hosts trust">
-      <OldNotice report={report} what="These counts are" pauses />
       <Loaded report={report} what="trust of hosts">
         {(known) => (
           <For each={known().channels}>

@@ -1,11 +1,11 @@
 import { Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "#proto/fleet-health/host.ts";
-import { createReport, type LiveReport, neverMs } from "#ui/app/api/live-report.tsx";
+import { createReport, type LiveReport, neverMs, useUpdates } from "#ui/app/api/live-report.tsx";
 import { Button } from "#ui/app/design/buttons.tsx";
 import { Drawer } from "#ui/app/design/drawer.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
-import { LoadFailure, Loading, OldNotice } from "#ui/app/design/report-parts.tsx";
-import { plainName } from "#ui/app/format/format.ts";
+import { Banner, causeOf, LoadFailure, Loading } from "#ui/app/design/report-parts.tsx";
+import { formatDuration, plainName } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { hostPath } from "../view/view-state.ts";
 import { Detail, HostName } from "./detail.tsx";
@@ -54,7 +54,7 @@ export const RowDrawer = (props: {
             <Icon name="close" />
           </Button>
         </div>
-        <OldNotice report={report} what="The details below are" pauses />
+        <OldDetails report={report} />
         <DrawerBody report={report} />
       </Drawer>
     </Show>
@@ -82,8 +82,27 @@ const DrawerName = (props: { detail: FleetHealthDetail }) => {
   );
 };
 
+interface ReportProps {
+  report: LiveReport<FleetHealthDetail>;
+}
+
+/** Reports that the details are old: why, and since when; nothing while they are not. */
+const OldDetails = (props: ReportProps) => {
+  const { paused } = useUpdates();
+  return (
+    <Show when={props.report.phase() === "stale"}>
+      <Banner>
+        <span>
+          {causeOf(props.report, paused())}
+          The details below are old: updated {formatDuration(props.report.ageSeconds() ?? 0)} ago.
+        </span>
+      </Banner>
+    </Show>
+  );
+};
+
 /** The details, or why there are none. */
-const DrawerBody = (props: { report: LiveReport<FleetHealthDetail> }) => {
+const DrawerBody = (props: ReportProps) => {
   const problem = () => props.report.state().problem;
   return (
     <Switch fallback={<Loading />}>
