@@ -55,7 +55,7 @@ const picturesOf = (identityId: string): readonly Picture[] => [
     name: "fleet-drawer",
     path: `/fleet?id=${identityId}`,
     width: 1100,
-    height: 1030,
+    height: 980,
     ready: "assigned the config",
   },
   {
