@@ -127,6 +127,20 @@ it("has the hosts that will lose their certificate, and those whose queue will b
   await expectRows(lines);
 });
 
+it("is critical where the first queue is full within hours", async () => {
+  for (const share of [0.1, 0.4, 0.7]) {
+    await beat((n) => n === 10, max_bytes * share);
+    await keepHistory();
+    await clock.advance(5 * minuteMs);
+  }
+  await beat((n) => n === 10, max_bytes * 0.9);
+  const queues = (await linesNow("ahead")).filter(({ key }) => key === "ahead:queues");
+  expect(queues).toMatchObject([
+    { severity: "critical", count: 1, evidence: "First: host-10, within the hour." },
+  ]);
+  await expectRows(queues);
+});
+
 it("has the rollouts that wait for a decision, with the hosts that failed", async () => {
   const config_id = await publishTestConfig(test);
   const waves = [{ percent: 100, soak_seconds: 0 }];

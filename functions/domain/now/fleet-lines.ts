@@ -19,6 +19,9 @@ import type { ViewCore } from "../fleet/rules.ts";
 import { readFleetView } from "../fleet/view-rules.ts";
 import { atUtc, type FoundLine, factorSentence, fleetPath } from "./lines.ts";
 
+/** A line is critical if its first host loses something sooner. */
+const criticalHours = 6;
+
 /** The fleet now, and its counts over the last 24 hours, the oldest first. */
 export interface FleetNow {
   view: ViewedFleet;
@@ -124,6 +127,7 @@ const findFilling = async (view: ViewedFleet): Promise<FoundLine[]> => {
   const when = hours === 0 ? "within the hour" : `in about ${hours} h`;
   return lineAhead("queues", {
     count,
+    severity: hours < criticalHours ? "critical" : "warning",
     sentence: `${formatCountOf(count, "host loses", "hosts lose")} data within ${aheadHours} h: the queue fills up.`,
     evidence: first ? `First: ${plainLine(first.device_id)}, ${when}.` : null,
     path: fleetPath(filter),
@@ -143,6 +147,7 @@ const findExpiring = async (view: ViewedFleet): Promise<FoundLine[]> => {
   const ends = first && Date.parse(first.successor_not_after ?? first.certificate_not_after);
   return lineAhead("certificates", {
     count,
+    severity: Number(ends) < from + criticalHours * hourMs ? "critical" : "warning",
     sentence: `${formatCountOf(count, "host loses its certificate", "hosts lose their certificates")} within ${aheadHours} h: renewal is late.`,
     evidence: ends ? `First: ${plainLine(first.device_id)}, at ${atUtc(ends)}.` : null,
     path: fleetPath(filter),
@@ -151,8 +156,6 @@ const findExpiring = async (view: ViewedFleet): Promise<FoundLine[]> => {
 
 const lineAhead = (
   name: string,
-  line: Pick<FoundLine, "sentence" | "evidence" | "path"> & { count: number },
+  line: Pick<FoundLine, "severity" | "sentence" | "evidence" | "path"> & { count: number },
 ): FoundLine[] =>
-  line.count === 0
-    ? []
-    : [{ key: `ahead:${name}`, kind: "ahead", severity: "warning", since: null, ...line }];
+  line.count === 0 ? [] : [{ key: `ahead:${name}`, kind: "ahead", since: null, ...line }];
