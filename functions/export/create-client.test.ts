@@ -121,7 +121,8 @@ it.each(["http/protobuf", "grpc"])(
     expect(tokens()).toEqual(["token-1", "token-1"]);
     await rotate("token-2");
     expect(await Promise.all([send(), send()])).toEqual(["accepted", "accepted"]);
-    expect(tokens().toSorted()).toEqual(["token-1", "token-1", "token-2", "token-2"]);
+    // The second may find the new token that the first has read.
+    expect(tokens().filter((token) => token === "token-2")).toHaveLength(2);
 
     // The file is first: it is used without a request that fails.
     await rotate("token-3");
