@@ -1193,7 +1193,7 @@ export const testWatch = <ThrowOnError extends boolean = false>(options: Options
 });
 
 /**
- * What needs a person now, the worst first, with a line for each cause
+ * The causes that need a person now, worst first, a line for each
  *
  * Admits an operator with the scope `audit`.
  */

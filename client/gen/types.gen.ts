@@ -4930,7 +4930,7 @@ export type TakeLineError = TakeLineErrors[keyof TakeLineErrors];
 
 export type TakeLineResponses = {
     /**
-     * Who has the line
+     * The claim on the line
      */
     201: LineClaim;
 };

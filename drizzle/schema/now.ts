@@ -1,6 +1,6 @@
 import { nullable, table, text, timestamp, uuid } from "./columns.ts";
 
-/** Who works on a line of *Now*. */
+/** Claims on lines of *Now*: each names the person who works on a line. */
 export const lineClaim = table("line_claim", {
   id: uuid().primaryKey(),
   /** The key of the line (proto/now/report.ts). */

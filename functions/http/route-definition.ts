@@ -70,7 +70,7 @@ export interface DocumentedReply {
 /** A problem of a route: a code of the catalog, with a kind if this route answers with another status. */
 export type DocumentedProblem = ProblemCode | { code: ProblemCode; kind: ProblemKind };
 
-/** What names and documents a route. */
+/** The names and the documentation of a route. */
 interface Described {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** Hono's pattern, for example `/v1/collector/tokens/:id/revoke`. */

@@ -10,7 +10,7 @@ export const nowRoutes = (core: NowCore & Pick<Core, "reports" | "entropy">) => 
   const reports = { ...core, db: core.reports };
   const find = createNowFinder(reports);
   return resource(core, "/v1/now", ({ get, post, remove }) => ({
-    reportNow: get("", "What needs a person now, the worst first, with a line for each cause", {
+    reportNow: get("", "The causes that need a person now, worst first, a line for each", {
       returns: ["The lines, and figures of the last 24 hours", NowReport],
       handle: async () => {
         const { hold, ...report } = await reportNow(reports, await find());
@@ -21,7 +21,7 @@ export const nowRoutes = (core: NowCore & Pick<Core, "reports" | "entropy">) => 
     takeLine: post("/claims", "Take a line with a note, until its cause has ended", {
       body: ClaimBody,
       bodyExample: { key: "state:stale", note: "the network team is on it" },
-      returns: ["Who has the line", LineClaim],
+      returns: ["The claim on the line", LineClaim],
       problems: ["not_found", "conflict"],
       handle: async ({ body, ...by }) => claimView(await takeLine(core, by, body, await find())),
     }),

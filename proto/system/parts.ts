@@ -17,7 +17,7 @@ export const components = {
 /** A component of an installation. */
 export type SystemComponent = keyof typeof components;
 
-/** What a part belongs to, its title, and what to do while it is not ready or has a warning. */
+/** The component of a part, its title, and what to do while it is not ready or has a warning. */
 type PartDeclaration = readonly [component: SystemComponent, title: string, remedy: string];
 
 const replaceFiles = "Replace the files: docs/rotate.md.";

@@ -49,7 +49,7 @@ it("lets an admin take a line with a note by the keyboard, and release it", asyn
   await page.getByRole("dialog").waitFor({ state: "detached" });
   await page.reload();
   await line.getByRole("button", { name: "Take" }).press("Enter");
-  // What was typed outlives a reload.
+  // Typed text outlives a reload.
   const note = page.getByLabel("Note for the next person");
   expect(await note.inputValue()).toBe("network team ist on it");
   await note.fill("network team is on it");

@@ -33,7 +33,7 @@ export interface Unpacking {
   readonly damagedPasses: number;
 }
 
-/** A file that is not followed: as it is, compressed, or the content of a compressed one. Whoever receives it closes it or follows it. */
+/** A file that is not followed: as it is, compressed, or the content of a compressed one. Its receiver closes it or follows it. */
 export type Candidate = (FoundFile & { readonly form: "plain" | "content" }) | PackedCandidate;
 
 /** A compressed file; `unpacking` is absent before the first pass. */

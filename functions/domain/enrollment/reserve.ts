@@ -93,7 +93,7 @@ export interface Locked {
   identitiesInUse: ReadonlySet<string>;
 }
 
-/** What a step does once its transaction has read everything: it decides and writes. */
+/** The second half of a step, which decides and writes once its transaction has read everything. */
 type Write<Outcome> = () => Promise<(Outcome | Refused)[]>;
 
 /** Reads the facts for reservations under the policies' locks. Returns the function that reserves a use for each admitted request. */

@@ -1,7 +1,7 @@
 /**
  * Claims of lines. Invariants:
  * - A claim is of one episode: a line whose cause began after it was taken is not taken.
- * - A claim ends when its line has been gone for some minutes, so that a figure at a threshold loses none. What core cannot read is not gone.
+ * - A claim ends when its line has been gone for some minutes, so that a figure at a threshold loses none. A line that core cannot read is not gone.
  */
 import type { WriteCore } from "#functions/core.ts";
 import { Problem, requireFound } from "#functions/problems.ts";

@@ -142,7 +142,7 @@ const lineOfComponent = ({ component, title, worst, parts }: PartGroup): FoundLi
     key: `system:${[component, ...(title.includes(" ") ? [worst.of] : [])].join(":")}`,
     kind: "system",
     severity: worst.state === "not_ready" ? "critical" : "warning",
-    // Of an export it is its oldest envelope, which moves on while it is behind.
+    // An export that is behind dates it by its oldest envelope, which changes all the time.
     since: component === "export" ? null : worst.since,
     count: null,
     sentence: `${plainLine(title)} (${describePart(worst).title}): ${steady(plainLine(worst.detail))}`,

@@ -43,7 +43,7 @@ export const readFleetNow = async (core: ViewCore): Promise<FleetNow> => {
 
 type Trouble = Exclude<FleetSeverity, "enrolling" | "revoked" | "healthy">;
 
-/** What hosts do in each trouble, one and several of them, and whether they lose data meanwhile. */
+/** The verb phrase of each trouble, for one host and for several, and whether such hosts lose data. */
 const troubleWords: Readonly<
   Record<Trouble, readonly [one: string, many: string, isCritical: boolean]>
 > = {

@@ -10,7 +10,7 @@ import type { CommonFactor } from "#proto/watch/watch.ts";
 /** A line before core knows who has taken it. */
 export type FoundLine = Omit<NowLine, "taken">;
 
-/** What needs a person, before core knows who has taken which line. */
+/** The report of *Now* before claims are added. */
 export interface FoundNow extends Pick<NowReport, "strip" | "hosts"> {
   /** When core looked, in milliseconds since the Unix epoch. */
   at: number;
@@ -31,7 +31,7 @@ export const fleetPath = (filter: FleetFilter): string => {
 /** Returns a time in words, to the minute. */
 export const atUtc = (at: number): string => `${rfc3339(at).slice(0, 16).replace("T", " ")} UTC`;
 
-/** What hosts do that have a fact, after their number: `41 of them are on the subnet 10.4.2.0/24`. */
+/** The verb of each fact, which follows the number of hosts: `41 of them are on subnet 10.4.2.0/24`. */
 const factorVerbs: Readonly<Record<FactorKind, string>> = {
   label: "have the label",
   version: "run version",

@@ -22,9 +22,9 @@ export type NowCore = ViewCore & Pick<Core, "reports" | "log" | "hourColumns">;
 
 /** Callers share what was found for so long. */
 const sharedMs = 5_000;
-/** What was found is reported for so long while core looks again, so that nobody waits for a large fleet. */
+/** The last result is still reported for so long while core looks again, so that nobody waits for a large fleet. */
 const keptMs = 30_000;
-/** What takes longer is named instead, and is in a later report. */
+/** A part that takes longer is named as unread, and is in a later report. */
 const readMsMax = 2_500;
 /** The bytes of a day take longer than that on a large fleet: until they are known, their line is empty. */
 const dataMsMax = 500;
@@ -32,7 +32,7 @@ const dataMsMax = 500;
 /** Where lines come from. */
 interface Source {
   kind: FoundLine["kind"];
-  /** What core reads, in a sentence. */
+  /** The object of a sentence: `Core could not read …`. */
   what: string;
   /** Where a person finds it meanwhile. */
   path: string;

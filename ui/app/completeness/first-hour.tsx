@@ -14,7 +14,7 @@ const Counted = v.object({
   summary: v.object({ enrolled: v.number(), active_recent_heartbeats: v.number() }),
 });
 
-/** What core knows of hours before the first is settled: what it stored, which hosts speak, and which report losses. */
+/** Figures before the first hour is settled: records stored, hosts that send heartbeats, hosts that report losses. */
 export const FirstHour = (props: { settlesAt: string }) => {
   const from = () => new Date(Date.parse(props.settlesAt) - graceMs - hourLengthMs).toISOString();
   const ask = <Schema extends v.GenericSchema>(schema: Schema, path: () => string) =>

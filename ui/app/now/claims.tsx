@@ -45,7 +45,7 @@ export const createClaims = (onChange: () => void) => {
   };
 };
 
-/** The dialog that takes a line, with a note for whoever looks next; above the lines why one could not be released. */
+/** The dialog that takes a line, with a note for colleagues; above the lines why one could not be released. */
 export const ClaimDialog = (props: { claims: Claims }) => {
   const failure = () => (
     <Show when={props.claims.problem()}>

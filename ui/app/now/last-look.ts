@@ -13,7 +13,7 @@ const Looks = v.object({ last: Look, before: v.optional(Look) });
 type Look = v.InferOutput<typeof Look>;
 type Looks = v.InferOutput<typeof Looks>;
 
-/** Who comes back sooner is still looking: lines stay new while a person follows one of them and returns. */
+/** A person who comes back sooner is still looking: lines stay new while a person follows one of them and returns. */
 const awayMs = 10 * 60_000;
 
 /** Returns the looks after the page was seen again. */

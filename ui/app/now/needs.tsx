@@ -37,7 +37,7 @@ const Outages = lazyPart(
 
 const intervalMs = 10_000;
 
-/** What needs a person: one sentence, three figures over 24 hours, and a line for each cause, the worst first. */
+/** One sentence, three figures over 24 hours, and a line for each cause that needs a person, worst first. */
 export const Needs = () => {
   const report = createReport({
     schema: NowReport,

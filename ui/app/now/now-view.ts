@@ -9,7 +9,7 @@ import {
   type TimeZone,
 } from "../format/format.ts";
 
-/** What a person has seen of the lines before, and how long ago in words: `7 h`. */
+/** The last look of a person at the lines, with its age in words: `7 h`. */
 export interface EarlierLook {
   ago: string;
   isNew(line: NowLine): boolean;
@@ -80,7 +80,7 @@ export const claimText = (
   timeText: (at: string) => string,
 ): string => plainText(`${by}, ${timeText(at)}${note === null ? "" : `: ${note}`}`);
 
-/** Returns the page as text, for whoever is next. */
+/** Returns the page as text, for the next person on call. */
 export const handoverText = (
   report: NowReport,
   { origin, zone }: { origin: string; zone: TimeZone },

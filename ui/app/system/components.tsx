@@ -33,7 +33,7 @@ export const Components = (props: { parts: readonly SystemPart[] }) => {
   );
 };
 
-/** What the worst check of a component says, what to do about it, and all of its checks. */
+/** The detail of a component's worst check, what to do about it, and all of its checks. */
 const Says = (props: { of: PartGroup }) => {
   const checks = createMemo(() => mergeAlike(props.of.parts));
   return (
@@ -54,7 +54,7 @@ const Says = (props: { of: PartGroup }) => {
   );
 };
 
-/** What a check says, on which cores, and since when. */
+/** The detail of a check, on which cores, and since when. */
 const CheckLine = (props: { of: Check }) => (
   <>
     <PartMark state={props.of.state} /> {sentenceOf(props.of)}{" "}
