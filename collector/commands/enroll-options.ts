@@ -4,13 +4,8 @@ import { isLoopbackHost } from "#kit/confidential-url.ts";
 import { errorCode, fileFault } from "#kit/describe-error.ts";
 import { Secret } from "#kit/secret.ts";
 import type { CollectorConfig } from "#proto/collector-config/parse.ts";
-import {
-  hostPortForm,
-  isProxyUrl,
-  proxyUrlForm,
-  rootAcknowledgement,
-  splitHostPort,
-} from "#proto/collector-config/schema.ts";
+import { isProxyUrl, proxyUrlForm, rootAcknowledgement } from "#proto/collector-config/schema.ts";
+import { hostPortForm, splitHostPort } from "#proto/collector-config/sources.ts";
 import { composeIdentity } from "#proto/identity.ts";
 import type { CollectorEnv } from "../env.ts";
 import { readTrustedText, UnsafeFileError } from "../files/private-files.ts";

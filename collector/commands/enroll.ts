@@ -3,11 +3,8 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Secret } from "#kit/secret.ts";
-import {
-  otlpGrpcListen,
-  otlpHttpListen,
-  rootAcknowledgement,
-} from "#proto/collector-config/schema.ts";
+import { rootAcknowledgement } from "#proto/collector-config/schema.ts";
+import { otlpGrpcListen, otlpHttpListen } from "#proto/collector-config/sources.ts";
 import type { CertificateIssued } from "#proto/management/enroll.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import { unusedProxy } from "../connect/proxy.ts";

@@ -1,8 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { isLoopbackHost } from "#kit/confidential-url.ts";
-import { hasPlainDirectories } from "#proto/collector-config/file-patterns.ts";
 import type { CollectorConfig, SourceConfig } from "#proto/collector-config/parse.ts";
-import { splitHostPort } from "#proto/collector-config/schema.ts";
+import { hasPlainDirectories, splitHostPort } from "#proto/collector-config/sources.ts";
 
 /** Every key that a desired config may not change, and how to read its value. */
 const fixedKeys: readonly [key: string, value: (config: CollectorConfig) => unknown][] = [

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { inCamelCase } from "../values.ts";
-import { CollectorConfigYaml, otlpGrpcListen, otlpHttpListen } from "./schema.ts";
+import { CollectorConfigYaml } from "./schema.ts";
+import { otlpGrpcListen, otlpHttpListen } from "./sources.ts";
 import {
   type ConfigTextError,
   configErrorsMax,

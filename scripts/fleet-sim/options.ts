@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { parseFlags, usageFailure } from "#collector/commands/command.ts";
 import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import { DurationVariable, IntegerVariable } from "#kit/variables.ts";
-import { splitHostPort } from "#proto/collector-config/schema.ts";
+import { splitHostPort } from "#proto/collector-config/sources.ts";
 import { type ScenarioName, scenarios } from "./scenario/scenarios.ts";
 
 const scenarioNames = Object.keys(scenarios) as ScenarioName[];

@@ -77,7 +77,8 @@ export const renderConfigurations = (): Readonly<Record<string, string>> => ({
   "read-once": listReadOnce(),
 });
 
-const keysFile = "proto/collector-config/schema.ts";
+/** The files with the schema of a collector's config, in the order of its keys. */
+const keysFiles = ["sources.ts", "schema.ts"].map((name) => `proto/collector-config/${name}`);
 
 /** Where the schemas of the sources stand in a config. */
 const pathOf = (schema: string): string[] => {
@@ -86,7 +87,9 @@ const pathOf = (schema: string): string[] => {
 };
 
 /** Renders the list of the collector's keys: each with its default, and the comment in its schema. */
-export const renderCollectorKeys = (): string => {
+export const renderCollectorKeys = (): string => keysFiles.map(renderKeys).join("\n");
+
+const renderKeys = (keysFile: string): string => {
   const text = readFileSync(keysFile, "utf8");
   const { program, comments } = parseSync(keysFile, text);
   const source = (node: { start: number; end: number }) => text.slice(node.start, node.end);

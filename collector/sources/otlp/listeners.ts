@@ -1,7 +1,7 @@
 import type { AddressInfo, Server } from "node:net";
 import { createReportedFault } from "#collector/queue/reported-fault.ts";
 import { errorCode } from "#kit/describe-error.ts";
-import { hostPortForm, splitHostPort } from "#proto/collector-config/schema.ts";
+import { hostPortForm, splitHostPort } from "#proto/collector-config/sources.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 
 /** What listens on an address. */

@@ -3,9 +3,9 @@ import { Problem } from "#functions/problems.ts";
 import { type ConfigRow, insertConfig } from "#functions/store/config/configs.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { FieldError } from "#kit/problem.ts";
-import { hasPlainDirectories } from "#proto/collector-config/file-patterns.ts";
 import { hashTree } from "#proto/collector-config/hash.ts";
 import { validateCollectorConfig } from "#proto/collector-config/parse.ts";
+import { hasPlainDirectories } from "#proto/collector-config/sources.ts";
 import {
   configBytesMax,
   configErrorsMax,

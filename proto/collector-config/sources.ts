@@ -1,0 +1,186 @@
+/* The sources of a collector's config, and the values that its other sections have too. */
+import * as v from "valibot";
+import { Identifier, isRecord } from "#proto/values.ts";
+
+/** A mapping with exactly these keys. Valibot's own object schemas also accept a sequence. */
+export const section = <const Entries extends v.ObjectEntries>(entries: Entries) =>
+  v.pipe(v.unknown(), v.check(isRecord, "must be a mapping"), v.strictObject(entries));
+
+/** An optional section; without it, its own defaults apply. */
+export const optionalSection = <const Entries extends v.ObjectEntries>(entries: Entries) =>
+  v.optional(section(entries), {});
+
+/** The path of a file. */
+export const Path = Identifier(4096);
+
+/** A path that starts with `/`. */
+export const AbsolutePath = v.pipe(
+  Path,
+  v.check((text) => text.startsWith("/"), "must be an absolute path"),
+);
+
+/** A whole number between two bounds. */
+export const integerBetween = (min: number, max: number = Number.MAX_SAFE_INTEGER) =>
+  v.pipe(
+    v.number(),
+    v.check(
+      (value) => Number.isInteger(value) && value >= min && value <= max,
+      max === Number.MAX_SAFE_INTEGER
+        ? `must be an integer of at least ${min}`
+        : `must be an integer between ${min} and ${max}`,
+    ),
+  );
+
+/** The text that `splitHostPort` takes, for a refusal. */
+export const hostPortForm = "must be host:port, or [IPv6 address]:port";
+
+/** Splits `host:port` or `[IPv6]:port`; undefined if it is neither, or no authority of a URL. */
+export const splitHostPort = (text: string): { host: string; port: number } | undefined => {
+  const match = /^(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,253})):(\d{1,5})$/.exec(text);
+  const host = match?.[1] ?? match?.[2];
+  const port = Number(match?.[3]);
+  return host === undefined || !URL.canParse(`https://${text}`) ? undefined : { host, port };
+};
+
+/** Where something listens: `host:port`; port 0 is any free one. */
+export const ListenAddress = v.pipe(
+  v.string(),
+  v.check((text) => splitHostPort(text) !== undefined, hostPortForm),
+);
+
+/** Names and addresses of hosts. */
+export const Hosts = v.pipe(
+  v.array(
+    v.pipe(
+      v.string(),
+      v.check(
+        (host) => splitHostPort(`${host.includes(":") ? `[${host}]` : host}:0`) !== undefined,
+        "must be a host name or an address, without a port",
+      ),
+      v.transform((host) => host.toLowerCase()),
+    ),
+  ),
+  v.maxLength(64, "must be at most 64 hosts"),
+);
+
+/** The default listeners of an `otlp` source. */
+export const otlpGrpcListen = "127.0.0.1:4317";
+export const otlpHttpListen = "127.0.0.1:4318";
+
+const otlpListener = (listen: string) =>
+  v.optional(
+    section({
+      /** also `http.listen`: `127.0.0.1:4317` and `127.0.0.1:4318` unless set */
+      listen: v.optional(ListenAddress, listen),
+      /** also of `http`: more names for a loopback listener, see below */
+      allowed_hosts: v.optional(Hosts, []),
+    }),
+  );
+
+const OtlpSource = v.strictObject({
+  type: v.literal("otlp"),
+  /** listener of an `otlp` source; it has both unless one is named */
+  grpc: otlpListener(otlpGrpcListen),
+  /** the same for HTTP */
+  http: otlpListener(otlpHttpListen),
+});
+
+/** The encodings of files: those of the platform in which a byte 0x0A is a line end wherever it stands, and UTF-16. */
+const encodings = [
+  "utf-8",
+  "utf-16le",
+  "utf-16be",
+  "latin1",
+  "iso-8859-2",
+  "iso-8859-5",
+  "iso-8859-7",
+  "iso-8859-15",
+  "windows-1250",
+  "windows-1251",
+  "windows-1252",
+  "windows-1253",
+  "windows-1254",
+  "koi8-r",
+  "gbk",
+  "gb18030",
+  "big5",
+  "euc-jp",
+  "euc-kr",
+  "shift_jis",
+] as const;
+
+/** A regular expression of RE2. Whether it is one, the collector checks, which has the engine. */
+const Pattern = v.pipe(
+  v.string(),
+  v.minBytes(1, "must not be empty"),
+  v.maxBytes(1024, "must be at most 1 KiB"),
+);
+
+const FileSource = v.strictObject({
+  type: v.literal("file"),
+  /** of a `file` source: paths, with `*`, as `/var/log/app/*.log` */
+  include: v.pipe(v.array(Path), v.minLength(1, "must name at least one path"), v.maxLength(256)),
+  /** paths that it leaves out */
+  exclude: v.optional(v.pipe(v.array(Path), v.maxLength(256)), []),
+  /** where a file begins that it did not know: `end` or `beginning` */
+  start_at: v.optional(v.picklist(["beginning", "end"]), "end"),
+  /** whether `**` descends into linked directories */
+  follow_links: v.optional(v.boolean(), false),
+  /** whether `*`, `**` and `?` match names that begin with a dot */
+  hidden: v.optional(v.boolean(), false),
+  /** a last line without its end is stored after this time, with `file.partial` */
+  partial_after_ms: v.optional(integerBetween(100, 3_600_000), 5_000),
+  /** as `utf-16le`, `latin1` or `gb18030`; none with states */
+  encoding: v.optional(v.picklist(encodings), "utf-8"),
+  /** joins lines to records, by one of these three: */
+  multiline: v.optional(
+    v.pipe(
+      section({
+        /** an RE2 expression for first lines of records */
+        start_pattern: v.optional(Pattern),
+        /** for last lines */
+        end_pattern: v.optional(Pattern),
+        /** stack traces of `java`, `python`, `go` or `dotnet` */
+        preset: v.optional(v.picklist(["java", "python", "go", "dotnet"])),
+        /** a longer record is cut */
+        max_lines: v.optional(integerBetween(1, 10_000), 500),
+        /** an incomplete record is stored after this time */
+        timeout_ms: v.optional(integerBetween(100, 3_600_000), 1_000),
+      }),
+      v.check(
+        ({ start_pattern, end_pattern, preset }) =>
+          [start_pattern, end_pattern, preset].filter((way) => way !== undefined).length === 1,
+        "must have exactly one of start_pattern, end_pattern and preset",
+      ),
+    ),
+  ),
+  /** the most files that it has open; the others wait in turn */
+  max_held_files: v.optional(integerBetween(1, 1_000_000), 10_000),
+  /** the most space of deleted files that it has open; then the oldest are closed unread, as gaps */
+  max_held_mb: v.optional(integerBetween(1, 1_048_576), 1_024),
+});
+
+const HostMetricsSource = v.strictObject({
+  type: v.literal("host_metrics"),
+  /** of a `host_metrics` source (Linux): how often it reads */
+  interval_seconds: v.optional(integerBetween(1, 86_400), 60),
+});
+
+/** One entry of `sources`. */
+export const SourceYaml = v.pipe(
+  v.unknown(),
+  v.check(isRecord, "must be a mapping"),
+  v.variant("type", [OtlpSource, FileSource, HostMetricsSource]),
+);
+
+/** Braces, character classes, extended globs and escapes, with which a pattern can hide a `..`. */
+const composed = /[{}[\]()\\]/;
+
+/**
+ * Reports whether a pattern of a `file` source names its directories literally, or with `*`, `**` and `?`, none of which matches `..`. Only
+ * then does its text show which directories it can reach, as a desired config's must.
+ */
+export const hasPlainDirectories = (pattern: string): boolean => {
+  const directories = pattern.slice(0, pattern.lastIndexOf("/") + 1);
+  return !composed.test(directories) && !directories.split("/").includes("..");
+};
