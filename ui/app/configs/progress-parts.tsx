@@ -7,7 +7,7 @@ import { usePageContext } from "../session/page-context.tsx";
 import {
   barParts,
   figurePath,
-  hostsLeft,
+  openFigure,
   type ProgressFigure,
   progressSentence,
 } from "./progress-view.ts";
@@ -36,16 +36,16 @@ export const HostFigure = (props: {
   />
 );
 
-/** Whether all hosts run the config, with the hosts that are left as a link. */
+/** Whether all hosts run the config, as a link to the hosts that are left or silent. */
 export const ProgressSentence = (props: { hosts: ProgressHosts; hash: string }) => {
   const { times } = usePageContext();
   const sentence = () => progressSentence(props.hosts, times.zone());
   return (
     <Show
-      when={hostsLeft(props.hosts) > 0}
+      when={openFigure(props.hosts)}
       fallback={<span classList={{ quiet: props.hosts.desired === 0 }}>{sentence()}</span>}
     >
-      <a href={figurePath("left", props.hash)}>{sentence()}</a>
+      {(figure) => <a href={figurePath(figure(), props.hash)}>{sentence()}</a>}
     </Show>
   );
 };

@@ -1,5 +1,11 @@
 import { expect, it } from "vitest";
-import { configName, figurePath, hostsLeft, progressSentence } from "./progress-view.ts";
+import {
+  configName,
+  figurePath,
+  hostsLeft,
+  openFigure,
+  progressSentence,
+} from "./progress-view.ts";
 
 const none = {
   desired: 0,
@@ -13,7 +19,7 @@ const none = {
 };
 const hash = "f8b4c0".padEnd(64, "0");
 
-it("says whether it finished, when, or how many hosts are left", () => {
+it("says whether it finished, when, or how many hosts are left or silent", () => {
   expect(progressSentence(none)).toBe("Assigned to no host.");
   const part = {
     ...none,
@@ -35,10 +41,12 @@ it("says whether it finished, when, or how many hosts are left", () => {
     silent_running: 1,
     finished_at: "2026-11-20T10:00:00.000Z",
   };
-  expect(progressSentence(all)).toBe("Finished at 2026-11-20 10:00:00 UTC: all 2 hosts run it.");
-  expect(progressSentence({ ...all, desired: 1, silent: 0, silent_running: 0 })).toMatch(
-    /: the host runs it\.$/,
-  );
+  const at = "2026-11-20 10:00:00 UTC";
+  expect(progressSentence(all)).toBe(`Finished at ${at}, but 1 of 2 hosts has gone silent since.`);
+  expect([part, all, none].map(openFigure)).toEqual(["left", "silent_running", undefined]);
+  const awake = { ...all, running: 2, silent: 0, silent_running: 0 };
+  expect(progressSentence(awake)).toBe(`Finished at ${at}: all 2 hosts run it.`);
+  expect(progressSentence({ ...awake, desired: 1, running: 1 })).toMatch(/: the host runs it\.$/);
 });
 
 it("links each figure to its hosts, and names a config without a name by its hash", () => {

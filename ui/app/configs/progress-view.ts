@@ -39,17 +39,23 @@ export const hostsLeft = ({
   silent_running: silentRunning,
 }: ProgressHosts): number => desired - running - silentRunning;
 
-/** Returns whether all hosts run the config, in words: when, or how many hosts are left. */
+/** Returns the figure that keeps a config from running on all of its hosts: those left, or those that went silent with it. */
+export const openFigure = (hosts: ProgressHosts): "left" | "silent_running" | undefined => {
+  if (hostsLeft(hosts) > 0) return "left";
+  return hosts.silent_running > 0 ? "silent_running" : undefined;
+};
+
+/** Returns whether all hosts run the config, in words: when, or how many hosts are left or silent. */
 export const progressSentence = (hosts: ProgressHosts, zone: TimeZone = "utc"): string => {
-  if (hosts.desired === 0) return "Assigned to no host.";
+  const { desired, silent_running: silent, finished_at: at } = hosts;
+  if (desired === 0) return "Assigned to no host.";
+  const of = `of ${formatCountOf(desired, "host")}`;
   const left = hostsLeft(hosts);
-  if (left > 0)
-    return `${formatCount(left)} of ${formatCountOf(hosts.desired, "host")} left: not finished.`;
-  const when =
-    hosts.finished_at === null
-      ? "Finished"
-      : `Finished at ${formatTimestamp(hosts.finished_at, zone)}`;
-  return `${when}: ${hosts.desired === 1 ? "the host runs" : `all ${formatCount(hosts.desired)} hosts run`} it.`;
+  if (left > 0) return `${formatCount(left)} ${of} left: not finished.`;
+  const finished = at === null ? "Finished" : `Finished at ${formatTimestamp(at, zone)}`;
+  if (silent > 0)
+    return `${finished}, but ${formatCount(silent)} ${of} ${silent === 1 ? "has" : "have"} gone silent since.`;
+  return `${finished}: ${desired === 1 ? "the host runs" : `all ${formatCount(desired)} hosts run`} it.`;
 };
 
 /** The parts of the bar, in the order drawn. */
