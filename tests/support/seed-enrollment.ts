@@ -3,6 +3,7 @@ import { insertAuditEvents } from "#functions/store/audit/audit.ts";
 import type { Database } from "#functions/store/database/database.ts";
 import { hourMs } from "#kit/clock.ts";
 import { people } from "#scripts/lab/people.ts";
+import { insertEnrollments } from "#scripts/lab/seed-enrollments.ts";
 import { seededId } from "#scripts/lab/seed-rollouts.ts";
 
 /** Returns the id of the `n`th seeded policy: 0 is active, 1 is frozen. */
@@ -56,6 +57,7 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
     db,
     "b600",
     uses.map(({ policyOf, n }, index) => ({
+      n: index,
       id: seededId("b700", index),
       identity: `spiffe://example.com/collectors/web-${index}`,
       enrolledAt: at(-60 + index / 2),
@@ -137,48 +139,3 @@ const refusalsSince =
             code: reason,
           },
   });
-
-/** A host that enrolled. */
-export interface SeededEnrollment {
-  id: string;
-  identity: string;
-  enrolledAt: Date;
-  address: string;
-  policyId: string;
-  tokenId: string;
-  isReenrolled: boolean;
-}
-
-/** Writes the events of enrollments; `kind` distinguishes their ids from those of other kinds. */
-export const insertEnrollments = (
-  db: Database,
-  kind: string,
-  enrollments: readonly SeededEnrollment[],
-) =>
-  insertAuditEvents(
-    db,
-    enrollments.map(
-      ({ id, identity, enrolledAt, address, policyId, tokenId, isReenrolled }, index) => ({
-        id: idAt(enrolledAt, kind, index),
-        occurredAt: enrolledAt,
-        actorType: "collector" as const,
-        actorId: id,
-        actorDisplay: identity,
-        action: "collector.enroll",
-        targetType: "collector_identity",
-        targetId: id,
-        outcome: "success" as const,
-        reasonCode: null,
-        reason: null,
-        remoteAddr: address,
-        requestId: null,
-        details: { policy_id: policyId, token_id: tokenId, reenrolled: isReenrolled },
-      }),
-    ),
-  );
-
-/** The audit log finds events of a time by their ids, which rise with it. */
-const idAt = (time: Date, kind: string, n: number): string => {
-  const ms = time.getTime().toString(16).padStart(12, "0");
-  return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
-};

@@ -7,9 +7,11 @@ import {
 } from "#functions/store/certificate/certificates.ts";
 import { insertIdentities } from "#functions/store/certificate/identities.ts";
 import type { Database } from "#functions/store/database/database.ts";
+import { addEnrollments, addTokenUses } from "#functions/store/enrollment/policies.ts";
 import { systemClock } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import { createInProcessCore } from "#scripts/lab/in-process-core.ts";
+import { insertEnrollments } from "#scripts/lab/seed-enrollments.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { createRandom, type Random } from "../scenario/random.ts";
 import type { HostHistory } from "../scenario/steps.ts";
@@ -88,7 +90,33 @@ export const enrollHosts = async (
       issueCertificate(plan, host, { predecessorId: null, tokenId: grants[host.ttl].tokenId }),
     ),
   );
+  await countEnrollments(first.core.db, hosts, grants);
   return hosts;
+};
+
+/** Writes what the pages count of enrollments: those of a policy, the uses of its token, and their events. */
+const countEnrollments = async (
+  db: Database,
+  hosts: readonly ModelHost[],
+  grants: Grants,
+): Promise<void> => {
+  for (const [ttl, group] of Map.groupBy(hosts, (host) => host.ttl)) {
+    const { policyId, tokenId } = grants[ttl];
+    const enrolled = group.map(({ host, core, identityId }) => ({
+      n: host.index,
+      id: identityId,
+      identity: host.identity,
+      enrolledAt: new Date(core.clock.now()),
+      address: "192.0.2.1",
+      policyId,
+      tokenId,
+      isReenrolled: false,
+    }));
+    const last = new Date(Math.max(...enrolled.map(({ enrolledAt }) => enrolledAt.getTime())));
+    await insertEnrollments(db, "b600", enrolled);
+    await addEnrollments(db, [{ id: policyId, enrollments: group.length }]);
+    await addTokenUses(db, [{ id: tokenId, uses: group.length, address: "192.0.2.1" }], last);
+  }
 };
 
 const createModelHost = (
