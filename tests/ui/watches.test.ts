@@ -41,7 +41,7 @@ const create = async (fields: object = {}) =>
     })
   ).body;
 
-it("count the hosts that a query selects now, also from the list without a watch", async () => {
+it("count the hosts that a query selects now, and keep what was typed through a reload", async () => {
   const { page } = await visit("/watches", { as: "admin" });
   await follow(page, "Create a watch");
   await see(page, "1 host matches now.");
@@ -54,6 +54,14 @@ it("count the hosts that a query selects now, also from the list without a watch
   await hosts.fill("-state:stale");
   const matching = page.getByRole("link", { name: "1 host" });
   expect(await matching.getAttribute("href")).toMatch(/^\/fleet\?state=/);
+  await page.getByLabel("on-call").check();
+  await page.reload();
+  await matching.waitFor();
+  expect(await hosts.inputValue()).toBe("-state:stale");
+  await expect.poll(() => page.getByLabel("on-call").isChecked()).toBe(true);
+  await follow(page, "Show all watches");
+  await page.goBack();
+  await see(page, "0 hosts match now.");
 });
 
 it("lead an admin from a view of the fleet to a watch of it, by the keyboard", async () => {

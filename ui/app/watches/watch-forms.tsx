@@ -8,6 +8,7 @@ import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { Watch, WatchDetail, WatchList } from "#proto/watch/watch.ts";
 import { type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
 import { createReport, neverMs } from "../api/live-report.tsx";
+import { keepTyped } from "../browser/keep-typed.ts";
 import { StateMark } from "../design/icon.tsx";
 import { Chips } from "../design/records.tsx";
 import { Loaded, Section } from "../design/report-parts.tsx";
@@ -178,7 +179,7 @@ const SilenceFields = () => {
   );
 };
 
-/** A form that changes something in core. Shows why core rejected it, and keeps what was typed. */
+/** A form that changes something in core. Shows why core rejected it, and keeps what was typed, also through a reload. */
 const WatchForm = (props: {
   button: string;
   isPrimary?: boolean;
@@ -199,7 +200,11 @@ const WatchForm = (props: {
     }
   };
   return (
-    <form class="watch-form" onSubmit={(event) => void onSubmit(event)}>
+    <form
+      class="watch-form"
+      ref={(form) => keepTyped(form, props.button)}
+      onSubmit={(event) => void onSubmit(event)}
+    >
       <Show when={problem()}>
         {(known) => (
           <div class="banner" role="alert">
