@@ -50,6 +50,14 @@ describe("the first row", () => {
         .evaluate((row) => row.getBoundingClientRect().top + scrollY);
       expect(top).toBeLessThanOrEqual(topMax);
       expect(await layoutShift()).toBe(0);
+      if (viewport.width > 390) return;
+      const reasons = await page.locator("tbody .column-brief").allTextContents();
+      expect(reasons.filter((text) => !text.includes("heartbeat"))).toEqual([]);
+      expect(reasons[0]).toMatch(/refused.*heartbeat \d+ s ago/);
+      const overflow = await page
+        .locator(".fleet-scroll, .fleet-table")
+        .evaluateAll((all) => all.map((each) => each.scrollWidth - each.clientWidth));
+      expect(overflow).toEqual([0, 0]);
     },
   );
 

@@ -15,7 +15,7 @@ import type { TimeZone } from "#ui/app/format/format.ts";
 import type { Order } from "../view/view-state.ts";
 import { drawAhead, type LiveRow } from "./create-rows.ts";
 import type { AgeView, PlainColumn, RowView, Tone } from "./row-view.ts";
-import { type ColumnName, columns, type TablePreferences } from "./table-preferences.ts";
+import { type ColumnName, columns, phoneMax, type TablePreferences } from "./table-preferences.ts";
 
 const skeletonRows = Array.from({ length: 12 }, (_, index) => index);
 /** The skeleton takes as long to draw as the rows, so an answer that arrives within this time needs none. */
@@ -36,12 +36,14 @@ interface TableProps {
 }
 
 /**
- * The collectors of a page; a skeleton of the same dimensions while they load. Narrow screens scroll it in a region of its own, which
- * takes the focus; wide ones scroll it with the page, under a sticky header.
+ * The collectors of a page; a skeleton of the same dimensions while they load. It scrolls in a region of its own, which takes the focus; wide
+ * screens and phones scroll it with the page, under a sticky header.
  */
 export const FleetTable = (props: TableProps) => {
   const navigate = useNavigate();
-  const hasRoom = columns.map(({ from = 0 }) => createMedia(`(min-width: ${from}px)`));
+  const hasRoom = columns.map(({ from = phoneMax + 1, isBrief }) =>
+    createMedia(isBrief ? `(max-width: ${phoneMax}px)` : `(min-width: ${from}px)`),
+  );
   // Other preferences leave it as it is, so that they draw no cells anew.
   const hidden = createMemo(() => props.preferences.hidden);
   const shownColumns = createMemo(() =>
@@ -318,6 +320,9 @@ const cells: Readonly<Partial<Record<ColumnName, Component<CellProps>>>> = {
       title={props.row.why}
       textContent={props.row.why}
     />
+  ),
+  brief: (props) => (
+    <LinesCell class="column-brief" text={props.row.why} second={props.row.lastHeartbeat} />
   ),
   heartbeat: (props) => <AgeCell name="heartbeat" age={props.row.heartbeat} />,
   forwarding: (props) => <AgeCell name="forwarding" age={props.row.forwarding} />,

@@ -1,6 +1,6 @@
 import { For, Show } from "solid-js";
 import {
-  columns,
+  hideableColumns,
   labelColumnsMax,
   type TablePreferences,
   toggleColumn,
@@ -33,7 +33,7 @@ export const PreferenceFields = (props: {
     </fieldset>
     <fieldset>
       <legend>Columns</legend>
-      <For each={columns.filter(({ name }) => name !== "device")}>
+      <For each={hideableColumns}>
         {({ name, label, from }) => (
           <label>
             <input

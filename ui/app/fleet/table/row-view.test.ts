@@ -63,6 +63,15 @@ describe("a row of the table", () => {
     expect(heartbeat).toEqual({ text: "recent", short: "", at: "", never: false });
   });
 
+  it("names the last heartbeat once: in the reason, or beside it", () => {
+    const condition = { state: "stale" as const, since: healthy.enrolled_at };
+    const stale = { ...condition, evidence: "last heartbeat 240 s ago, threshold 180 s" };
+    const lastHeartbeatOf = (row: object) => rowView({ ...healthy, ...row }, now).lastHeartbeat;
+    expect(lastHeartbeatOf({})).toBe("heartbeat 12 s ago");
+    expect(lastHeartbeatOf({ last_heartbeat_at: null })).toBe("no heartbeat yet");
+    expect(lastHeartbeatOf({ conditions: [stale] })).toBe("");
+  });
+
   it("counts ages to the time of the report", () => {
     expect(rowView(healthy, now)).toMatchObject({
       since: "",

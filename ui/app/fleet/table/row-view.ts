@@ -93,9 +93,8 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
   state: row.state,
   /** Nothing about the host needs attention. */
   calm: severityOf(row) === "healthy",
-  ...conditionView(row, now, zone),
+  ...conditionView(row, { now, zone, isPast }),
   ...nameView(row),
-  heartbeat: ageView(row.last_heartbeat_at, { now, zone, isPast }),
   forwarding: ageView(row.last_envelope_at, { now, zone, isPast }),
   /** The cells of the columns of one text. */
   plain: Object.fromEntries(
@@ -109,32 +108,35 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
   labels: row.labels,
 });
 
-const conditionView = (
-  { state, forwarding, conditions, hold }: FleetHealthRow,
-  now: number,
-  zone: TimeZone,
-) => {
+const conditionView = (row: FleetHealthRow, as: AgeTerms) => {
+  const { state, forwarding, conditions, hold } = row;
   const [first, ...others] = conditions;
   const also = others.length === 0 ? "" : `, +${others.length} more`;
+  const why = [
+    hold && holdText(hold, as),
+    first &&
+      evidenceParts(first)
+        .map(({ text }) => plainText(text))
+        .join(""),
+  ]
+    .filter(Boolean)
+    .join("; ");
+  const heartbeat = ageView(row.last_heartbeat_at, as);
+  const age = heartbeat.never ? "no heartbeat yet" : `heartbeat ${heartbeat.text}`;
   return {
     /** That its budget holds it or that it forwards, how long the state has applied, and how many others apply; empty when healthy. */
     since: [
       hold && "held by its budget",
       state === "stale" && forwarding === "forwarding" && "still forwards",
-      first && `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
+      first && `for ${formatDuration((as.now - Date.parse(first.since)) / 1000)}${also}`,
     ]
       .filter(Boolean)
       .join(", "),
     /** That its budget holds it, and the evidence of the first condition; empty without either. */
-    why: [
-      hold && holdText(hold, { now, zone }),
-      first &&
-        evidenceParts(first)
-          .map(({ text }) => plainText(text))
-          .join(""),
-    ]
-      .filter(Boolean)
-      .join("; "),
+    why,
+    /** The age of the last heartbeat in words, unless `why` has it. */
+    lastHeartbeat: why.includes("heartbeat") ? "" : age,
+    heartbeat,
   };
 };
 
@@ -205,10 +207,14 @@ export const holdText = (
 
 const tailMax = 24;
 
-const ageView = (
-  at: string | null,
-  { now, zone, isPast }: { now: number; zone: TimeZone; isPast: boolean },
-): AgeView => {
+/** How the ages of a row are written. */
+interface AgeTerms {
+  now: number;
+  zone: TimeZone;
+  isPast: boolean;
+}
+
+const ageView = (at: string | null, { now, zone, isPast }: AgeTerms): AgeView => {
   if (at === null) return { text: "never", at: "", short: "", never: true };
   if (isPast && now - Date.parse(at) < 1000)
     return { text: "recent", at: "", short: "", never: false };

@@ -13,13 +13,19 @@ interface TableColumn {
   /** The detail goes on with the zone of times. */
   isTimed?: true;
   sort?: FleetSort;
-  /** Only screens of at least so many pixels have room for it. */
+  /** Only screens of at least so many pixels have room for it; by default those wider than a phone. */
   from?: number;
+  /** Says on a phone, on a line of its own, what the other columns say elsewhere. */
+  isBrief?: true;
 }
 
+/** The widest screen in pixels that counts as a phone. */
+export const phoneMax = 640;
+
 const describedColumns = {
-  state: { label: "State", sort: "severity" },
-  device: { label: "Device and identity", sort: "identity" },
+  state: { label: "State", sort: "severity", from: 0 },
+  device: { label: "Device and identity", sort: "identity", from: 0 },
+  brief: { label: "Why, and heartbeat", isBrief: true },
   why: { label: "Why", from: 2000 },
   heartbeat: {
     label: "Heartbeat",
@@ -45,7 +51,7 @@ const describedColumns = {
 /** The name of a column of the table. */
 export type ColumnName = keyof typeof describedColumns;
 
-/** The table's columns in their order. `device` is always shown: it names the row. */
+/** The table's columns in their order. */
 export const columns = Object.entries<TableColumn>(describedColumns).map(([name, column]) => ({
   ...column,
   name: name as ColumnName,
@@ -88,8 +94,11 @@ export const parsePreferences = (text: string | null): TablePreferences => {
   return { ...output, hidden: hideable(output.hidden), labels };
 };
 
+/** The columns that an operator can hide: not the one that names the row, nor the one that says why in short. */
+export const hideableColumns = columns.filter(({ name, isBrief }) => name !== "device" && !isBrief);
+
 const hideable = (names: readonly unknown[]): ColumnName[] =>
-  columns.map(({ name }) => name).filter((name) => name !== "device" && names.includes(name));
+  hideableColumns.map(({ name }) => name).filter((name) => names.includes(name));
 
 /** Shows or hides a column. */
 export const toggleColumn = (
