@@ -21,6 +21,9 @@ export const viewports: readonly Required<Pick<VisitOptions, "width">>[] = [
   { width: 1440 },
 ];
 
+/** A name of 250 characters, with letters of the other direction and a picture: no page may become wider by it. */
+export const unwieldyName = `שרת ראשי 🔥 ${"x".repeat(238)}`;
+
 const reports = "**/api/core/collector/health**";
 const problem = (status: number, code: string) => (route: Route) =>
   route.fulfill({

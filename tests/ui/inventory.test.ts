@@ -1,6 +1,8 @@
+import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { createTestToken } from "../support/collector.ts";
+import { unwieldyName } from "../support/ui-states.ts";
 import {
   expectCount,
   follow,
@@ -68,6 +70,9 @@ describe("an inventory", () => {
 
   it("has no axe violation and no sideways scroll", async () => {
     expect(await flawsAt("/access/inventory", "stray-1")).toEqual([]);
+    await web.core.db.execute(
+      sql`update collector_identity set device_id = ${unwieldyName} where device_id = 'stray-1'`,
+    );
     expect(await flawsAt("/fleet", "1 missing")).toEqual([]);
   });
 });

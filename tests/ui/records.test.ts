@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { hostDiag } from "#drizzle/schema/diag.ts";
 import { chainAuditEvents, verifyChain } from "#functions/domain/audit/chain.ts";
 import { systemClock } from "#kit/clock.ts";
-import { flawsOf } from "#tests/support/ui-states.ts";
+import { flawsOf, unwieldyName } from "#tests/support/ui-states.ts";
 import { createTestToken, manage, type TestCollector } from "../support/collector.ts";
 import { readCsv } from "../support/csv.ts";
 import {
@@ -289,6 +289,8 @@ it.each([
 ])(
   "has no axe violation, no sideways scroll and no clipped element: %s",
   async (path, id, ready) => {
+    await web.core.db.execute(sql`update collector_identity set device_id = ${unwieldyName},
+      reported_labels = ${JSON.stringify({ env: unwieldyName })}::jsonb where id = ${revoked.identityId}`);
     const { page, messages } = await visit(path + id());
     await see(page, ready);
     await page.waitForLoadState("networkidle");

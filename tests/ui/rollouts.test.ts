@@ -1,8 +1,10 @@
+import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
 import type { ConfigDetail } from "#proto/fleet-health/config-report.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { seedConfigs, seededConfigId } from "#tests/support/seed-configs.ts";
 import { seedEnrollment, seededPolicyId } from "#tests/support/seed-enrollment.ts";
+import { unwieldyName } from "#tests/support/ui-states.ts";
 import {
   addressOf,
   expectAddress,
@@ -176,6 +178,13 @@ it.each([
 ])(
   "the pages of configs and enrollment have no axe violation and no sideways scroll: %s",
   async (path, ready) => {
+    const { db } = web.core;
+    await db.execute(
+      sql`update collector_config set name = ${unwieldyName} where id = ${seededConfigId(10)}`,
+    );
+    await db.execute(
+      sql`update enrollment_policy set name = ${unwieldyName} where id = ${seededPolicyId(1)}`,
+    );
     expect(await flawsAt(path, ready)).toEqual([]);
   },
 );

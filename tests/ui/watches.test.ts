@@ -3,6 +3,7 @@ import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import type { Watch } from "#proto/watch/watch.ts";
 import { createTestToken } from "../support/collector.ts";
+import { unwieldyName } from "../support/ui-states.ts";
 import {
   expectCount,
   follow,
@@ -197,7 +198,7 @@ it("show an auditor the watches, and no way to change one", async () => {
 });
 
 it("have no axe violation and no sideways scroll", async () => {
-  const { id } = await create();
+  const { id } = await create({ name: unwieldyName.slice(0, 120) });
   await web.core.db.execute(
     sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`,
   );

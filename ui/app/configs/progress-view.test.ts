@@ -42,7 +42,7 @@ it("says whether it finished, when, or how many hosts are left or silent", () =>
     finished_at: "2026-11-20T10:00:00.000Z",
   };
   const at = "2026-11-20 10:00:00 UTC";
-  expect(progressSentence(all)).toBe(`Finished at ${at}, but 1 of 2 hosts has gone silent since.`);
+  expect(progressSentence(all)).toBe(`1 of 2 hosts has gone silent since it finished at ${at}.`);
   expect([part, all, none].map(openFigure)).toEqual(["left", "silent_running", undefined]);
   const awake = { ...all, running: 2, silent: 0, silent_running: 0 };
   expect(progressSentence(awake)).toBe(`Finished at ${at}: all 2 hosts run it.`);

@@ -52,10 +52,10 @@ export const progressSentence = (hosts: ProgressHosts, zone: TimeZone = "utc"): 
   const of = `of ${formatCountOf(desired, "host")}`;
   const left = hostsLeft(hosts);
   if (left > 0) return `${formatCount(left)} ${of} left: not finished.`;
-  const finished = at === null ? "Finished" : `Finished at ${formatTimestamp(at, zone)}`;
+  const when = at === null ? "" : ` at ${formatTimestamp(at, zone)}`;
   if (silent > 0)
-    return `${finished}, but ${formatCount(silent)} ${of} ${silent === 1 ? "has" : "have"} gone silent since.`;
-  return `${finished}: ${desired === 1 ? "the host runs" : `all ${formatCount(desired)} hosts run`} it.`;
+    return `${formatCount(silent)} ${of} ${silent === 1 ? "has" : "have"} gone silent since it finished${when}.`;
+  return `Finished${when}: ${desired === 1 ? "the host runs" : `all ${formatCount(desired)} hosts run`} it.`;
 };
 
 /** The parts of the bar, in the order drawn. */
