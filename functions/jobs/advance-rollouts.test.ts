@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { NowReport } from "#proto/now/report.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { isSlow } from "#tests/support/is-slow.ts";
 import { createRolloutLab, publishTestConfig } from "#tests/support/rollout.ts";
@@ -306,6 +307,19 @@ describe("a rollout", async () => {
     await control(id, "resume");
     expect(await runUntil(id, "completed")).toMatchObject({ failed: 1, applied: 9 });
     expect(await lab.eventsOf(id)).toContain("rollout.resume");
+  });
+
+  it("keeps the time of its pause while hosts go on applying its config", async () => {
+    const { id } = await start({ waves });
+    await tick();
+    await control(id, "pause");
+    const since = clock.iso();
+    await lab.fleet.beat();
+    await lab.fleet.beat();
+    await tick();
+    expect(await get(id)).toMatchObject({ state: "paused", applied: 4 });
+    const { lines } = await test.auditor.read<NowReport>("/v1/now");
+    expect(lines.find(({ kind }) => kind === "rollout")).toMatchObject({ since });
   });
 
   it("soaks anew after a pause, in which no host is assigned", async () => {

@@ -285,12 +285,12 @@ class Step {
     };
   }
 
-  /** Stores the counts of the waves' targets. */
+  /** Stores the counts of the waves' targets. A paused rollout keeps the time of its pause. */
   async #storeTargetCounts(): Promise<void> {
     const counts = await countTargets(this.#tx, this.#row.id);
     for (const [number, counted] of counts)
       await updateWave(this.#tx, { rolloutId: this.#row.id, number }, { ...noTargets, ...counted });
-    await this.#update({});
+    if (this.#row.state !== "paused") await this.#update({});
   }
 
   #update(change: Partial<RolloutRow>): Promise<void> {
