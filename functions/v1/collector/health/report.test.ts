@@ -25,6 +25,9 @@ const atRisk = { queue: { ...queue, at_risk: true } };
 const failed = { renewal: { ...renewal, status: "failed", last_error: "reenroll" } };
 const version = (text: string) => ({ collector: { ...collector, version: text } });
 
+const olderCursor =
+  "fcT-TaMC3oXA36OoIZHakVsiMjAyNi0wNi0wMSAxMjowMDowMCswMCIsIjAxOTIwMDAwLTAwMDAtNzAwMC04MDAwLTAwMDAwMDAwMDAwMSJd";
+
 /** A core of its own, with hosts that are easily brought into each state. */
 const fleet = async () => {
   const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
@@ -268,6 +271,8 @@ describe("the health report", async () => {
       `limit=1&cursor=${tampered}`,
       `limit=1&order=desc&cursor=${next_cursor}`,
       "cursor=%00",
+      // Of the version of core that put the oldest break first.
+      `sort=severity&cursor=${olderCursor}`,
       "sort=identity;drop table person",
       "limit=0",
       "limit=1001",

@@ -27,7 +27,7 @@ export const healthReports = (core: ReadCore) => {
         problems: ["no_history", "filter_without_history"],
         handle: async ({ query }) => {
           const { at, sort, order, limit } = query;
-          const list = `health ${sort} ${order}${at ? ` ${at.toISOString()}` : ""}`;
+          const list = `health ${sort}${keyVersions[sort] ?? ""} ${order}${at ? ` ${at.toISOString()}` : ""}`;
           const [value = "", id] = await cursors.open(list, query.cursor);
           const after = id === undefined ? null : { value, id };
           const report = await reportHealth(
@@ -63,6 +63,9 @@ export const healthReports = (core: ReadCore) => {
     ),
   }));
 };
+
+/** The versions of sort keys that have changed: a cursor of another one is refused. */
+const keyVersions: Readonly<Record<string, string>> = { severity: "-2" };
 
 const HealthQuery = filterQuery({
   at: v.optional(PastTime),
