@@ -73,6 +73,8 @@ export const completenessHour = table("completeness_hour", {
   hour: timestamp().primaryKey(),
   /** In the order of `hourStates` (proto/completeness/hour-state.ts). */
   hosts: integer().array().notNull(),
+  /** While it is incomplete: the first hour of the trouble, which may be complete by now. */
+  incompleteFrom: nullable.timestamp(),
 });
 
 /** One row: how far the states of hours are settled, and the core that settles them until `leaseUntil`. */

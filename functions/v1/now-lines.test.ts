@@ -208,6 +208,13 @@ it("has a line for each run of hours that are not complete", async () => {
     evidence: "Records are missing in 3 of their hours. Worst: a, 2 hours.",
   });
   await expectRows(lines);
+  // What was missing in its first hour arrives: the trouble of the others is the same.
+  const { key, since } = lines[0] as NowLine;
+  await admin.post("/v1/now/claims", { key });
+  await addHourCounts(db, new Map([[at(30), counts(-2)]]));
+  const [left] = await linesNow("hours");
+  expect(left).toMatchObject({ key, since, count: 1, taken: { by: "ada@example.test" } });
+  expect(left?.sentence).toMatch(/^1 host is incomplete in the hour from/);
 });
 
 it("has the components of the system that are ill, the same while only their figures move", async () => {

@@ -1,5 +1,6 @@
 /** Lines of what runs beside the fleet: rollouts, settled hours, the system, and the inventory. */
 import type { Core } from "#functions/core.ts";
+import { troubleGapHours } from "#functions/store/completeness/days.ts";
 import {
   type FleetHourCounts,
   findHourCounts,
@@ -58,44 +59,37 @@ const whyPaused = ({ reasonCode, reason }: DescribedRollout, failed: number) => 
 
 /** Completeness is looked at for so long. */
 const weekMs = 7 * dayMs;
-/** Incomplete hours with fewer complete ones between them have one line. */
-const gapHours = 6;
 
-/** Returns a line for each run of hours of the last week that are not complete. */
+/** Returns a line for each trouble of the last week: hours that are not complete. */
 export const findIncompleteHours = async (
   core: Pick<Core, "db" | "clock" | "hourColumns">,
 ): Promise<FoundLine[]> => {
-  const now = core.clock.now();
-  const toMs = Math.ceil(now / hourMs) * hourMs;
-  const fromMs = toMs - weekMs;
-  const counts = await findHourCounts(core.db, { fromMs, toMs });
-  const lines = await Promise.all(runsOf(counts).map((run) => lineOfRun(core, run)));
-  // A run that began before that week has no other beginning each hour.
-  return lines.map((line) =>
-    line.since === rfc3339(fromMs) ? { ...line, key: "hours:earlier", since: null } : line,
-  );
+  const toMs = Math.ceil(core.clock.now() / hourMs) * hourMs;
+  const counts = await findHourCounts(core.db, { fromMs: toMs - weekMs, toMs });
+  return Promise.all([...troublesOf(counts)].map((trouble) => lineOfTrouble(core, ...trouble)));
 };
 
-const incompleteIn = ({ hosts }: FleetHourCounts) => countIncomplete((state) => hosts.get(state));
-
-/** Joins incomplete hours into runs, the oldest first. */
-const runsOf = (counts: readonly FleetHourCounts[]): FleetHourCounts[][] => {
-  const runs: FleetHourCounts[][] = [];
-  for (const hour of counts.filter((each) => incompleteIn(each) > 0)) {
-    const last = runs.at(-1)?.at(-1);
-    if (last !== undefined && hour.hourMs - last.hourMs <= gapHours * hourMs)
-      runs.at(-1)?.push(hour);
-    else runs.push([hour]);
+/** Groups incomplete hours by the first hour of their trouble, which one of an older core does not name. */
+const troublesOf = (counts: readonly FleetHourCounts[]): Map<number, FleetHourCounts[]> => {
+  const troubles = new Map<number, FleetHourCounts[]>();
+  let last = { hourMs: 0, fromMs: 0 };
+  for (const hour of counts) {
+    if (countIncomplete((state) => hour.hosts.get(state)) === 0) continue;
+    const isNear = hour.hourMs - last.hourMs <= troubleGapHours * hourMs;
+    const fromMs = hour.incompleteFromMs ?? (isNear ? last.fromMs : hour.hourMs);
+    troubles.set(fromMs, [...(troubles.get(fromMs) ?? []), hour]);
+    last = { ...hour, fromMs };
   }
-  return runs;
+  return troubles;
 };
 
-const lineOfRun = async (
+const lineOfTrouble = async (
   { db, hourColumns }: Pick<Core, "db" | "hourColumns">,
-  run: readonly FleetHourCounts[],
+  beganMs: number,
+  found: readonly FleetHourCounts[],
 ): Promise<FoundLine> => {
-  const fromMs = run[0]?.hourMs ?? 0;
-  const toMs = (run.at(-1)?.hourMs ?? 0) + hourMs;
+  const fromMs = found[0]?.hourMs ?? 0;
+  const toMs = (found.at(-1)?.hourMs ?? 0) + hourMs;
   const range = { fromMs, toMs, states: incompleteStates, host: null };
   const { rows, total } = await findMatchingHosts(
     db,
@@ -103,15 +97,15 @@ const lineOfRun = async (
     { after: null, limit: 1 },
     hourColumns,
   );
-  const short = run.reduce((sum, { hosts }) => sum + (hosts.get("short") ?? 0), 0);
+  const short = found.reduce((sum, { hosts }) => sum + (hosts.get("short") ?? 0), 0);
   const hours =
     toMs - fromMs === hourMs ? "the hour" : formatCountOf((toMs - fromMs) / hourMs, "hour");
   const params = new URLSearchParams({ from: rfc3339(fromMs), to: rfc3339(toMs) });
   return {
-    key: `hours:${rfc3339(fromMs).slice(0, 13)}`,
+    key: `hours:${rfc3339(beganMs).slice(0, 13)}`,
     kind: "hours",
     severity: short > 0 ? "critical" : "warning",
-    since: rfc3339(fromMs),
+    since: rfc3339(beganMs),
     count: total,
     sentence: `${formatCountOf(total, "host is", "hosts are")} incomplete in ${hours} from ${atUtc(fromMs)}.`,
     evidence: [

@@ -1,7 +1,7 @@
 /** Stores the states of hosts' hours, a row for each host and day, and the number of hosts in each state for each hour. */
 import { sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
-import { byteOfState, pendingStates } from "#proto/completeness/hour-state.ts";
+import { byteOfState, incompleteStates, pendingStates } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import {
   arrayLiteral,
@@ -109,7 +109,17 @@ export const saveDays = async (tx: Executor, rows: readonly DayRow[]) => {
       incomplete_hours = excluded.incomplete_hours, undelivered = excluded.undelivered, xid = excluded.xid`);
 };
 
-/** Adds to the hosts of each state, by the start of the hour. Also adds 0, so that the row shows that states of its hour changed. */
+/** Incomplete hours with fewer complete ones between them are of one trouble. */
+export const troubleGapHours = 6;
+
+const incompleteHosts = sql.raw(
+  incompleteStates.map((state) => `hosts[${byteOfState(state)}]`).join(" + "),
+);
+
+/**
+ * Adds to the hosts of each state, by the start of the hour. Also adds 0, so that the row shows that states of its hour changed. An hour that
+ * becomes incomplete joins the trouble of the hours before it, and stays in that while they become complete.
+ */
 export const addHourCounts = async (
   tx: Executor,
   changes: ReadonlyMap<number, readonly number[]>,
@@ -121,6 +131,11 @@ export const addHourCounts = async (
     await tx.execute(sql`
       insert into completeness_hour (hour, hosts) values (${timestamptz(hourMs)}, ${`{${counts.join(",")}}`}::int[])
       on conflict (hour) do update set hosts = array[${sql.join(sums, sql`, `)}]`);
+    await tx.execute(sql`
+      update completeness_hour own set incomplete_from = case when ${incompleteHosts} > 0 then coalesce(incomplete_from,
+        (select incomplete_from from completeness_hour where incomplete_from is not null and hour < own.hour
+          and hour >= own.hour - interval '1 hour' * ${troubleGapHours}::int order by hour desc limit 1), hour) end
+      where hour = ${timestamptz(hourMs)}`);
   }
 };
 

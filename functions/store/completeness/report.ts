@@ -10,6 +10,7 @@ import type { Executor } from "../database/database.ts";
 import {
   asIs,
   firstRow,
+  orNull,
   type RowOf,
   readRows,
   readScalars,
@@ -124,6 +125,8 @@ export const findMatchingHosts = async (
 export interface FleetHourCounts {
   hourMs: number;
   hosts: Map<HourState, number>;
+  /** The first hour of the trouble that it is of; null unless it is incomplete. */
+  incompleteFromMs: number | null;
 }
 
 /** Finds the counts of settled hours, the oldest first. */
@@ -133,13 +136,13 @@ export const findHourCounts = async (
 ): Promise<FleetHourCounts[]> => {
   const rows = await readRows(
     db,
-    { hourMs: Date.parse, hosts: asIs<number[]> },
+    { hourMs: Date.parse, hosts: asIs<number[]>, incompleteFromMs: orNull(Date.parse) },
     sql`
-    select hour as hour_ms, array_to_json(hosts) as hosts from completeness_hour
+    select hour as hour_ms, array_to_json(hosts) as hosts, incomplete_from as incomplete_from_ms from completeness_hour
     where hour >= ${timestamptz(fromMs)} and hour < ${timestamptz(toMs)} order by hour`,
   );
-  return rows.map(({ hourMs, hosts }) => ({
-    hourMs,
+  return rows.map(({ hosts, ...hour }) => ({
+    ...hour,
     hosts: new Map(hourStates.map((state, index) => [state, hosts[index] ?? 0])),
   }));
 };

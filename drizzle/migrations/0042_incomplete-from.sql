@@ -1,0 +1,1 @@
+ALTER TABLE "completeness_hour" ADD COLUMN "incomplete_from" timestamp (3) with time zone;
