@@ -225,6 +225,10 @@ describe("the state of the system", () => {
     expect(database.telemetry_bytes).toBeGreaterThan(0);
     expect(database).toMatchObject({ slow_statements: 0, standbys: [] });
     expect(outages).toHaveLength(1);
+    const began_at = clock.iso(-60_000);
+    await db.execute(sql`insert into core_session (id, started_at, received_until)
+      values (gen_random_uuid(), ${began_at}, ${began_at})`);
+    expect((await get()).outages.slice(1)).toEqual([{ began_at, ended_at: null }]);
     expect(parts).toContainEqual(expect.objectContaining({ name: "retention", state: "ready" }));
   });
 });

@@ -80,16 +80,28 @@ export const SystemPage = () => {
   );
 };
 
-/** When no core could receive, newest first. */
+/** When no core listened for hosts, newest first. */
 const LastOutages = (props: { outages: SystemReport["outages"] }) => (
-  <List class="stack gap-1" of={props.outages.toReversed()} none="None.">
+  <List
+    class="stack gap-1"
+    of={props.outages.toReversed()}
+    none="None. A failed check is no outage while a core listens."
+  >
     {(outage) => (
-      <>
-        <Time at={outage.began_at} /> to{" "}
-        <Show when={outage.ended_at} fallback="now">
-          {(at) => <Time at={at()} />}
-        </Show>
-      </>
+      <Show
+        when={outage.ended_at}
+        fallback={
+          <strong>
+            Since <Time at={outage.began_at} />: no core listens.
+          </strong>
+        }
+      >
+        {(at) => (
+          <>
+            <Time at={outage.began_at} /> to <Time at={at()} />
+          </>
+        )}
+      </Show>
     )}
   </List>
 );
