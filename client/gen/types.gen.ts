@@ -1390,6 +1390,7 @@ export type NowReport = {
     lines_other: number;
     strip: Array<NowStrip>;
     hosts: number | null;
+    silenced?: string;
     held_by?: OutageView;
 };
 

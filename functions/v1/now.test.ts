@@ -1,7 +1,7 @@
 import { eq } from "drizzle-orm";
 import { expect, it } from "vitest";
 import { watch } from "#drizzle/schema/watch.ts";
-import { endClaims } from "#functions/domain/now/claims.ts";
+import { endClaims, takeLine } from "#functions/domain/now/claims.ts";
 import { createNowFinder } from "#functions/domain/now/report-now.ts";
 import { evaluateWatches } from "#functions/domain/watch/run-watches.ts";
 import { minuteMs } from "#kit/clock.ts";
@@ -117,6 +117,29 @@ it("leaves the next episode untaken at once", async () => {
     reason_code: "cause_ended",
   });
   expect(await takenNow()).toMatchObject({ note: "the second time" });
+});
+
+it("says which watches are left out while they are silenced", async () => {
+  await admin.post(`/v1/collector/watches/${stale.id}/silence`, { seconds: 3600 });
+  const until = `${clock.iso(3_600_000).slice(0, 16).replace("T", " ")} UTC`;
+  expect(await readNow()).toMatchObject({
+    lines: [],
+    silenced: `1 watch is left out while silenced: “stale hosts” until ${until}.`,
+  });
+  await clock.advance(3_600_000);
+  expect((await readNow()).silenced).toBeUndefined();
+});
+
+it("takes a line that only another core has found yet", async () => {
+  await evaluate(1000);
+  const find = createNowFinder({ ...core, viewsShared: { ms: 1000, clock } });
+  expect((await find()).lines).toEqual([]);
+  await evaluate(1);
+  expect((await find()).lines).toEqual([]);
+  const caller = { userId: stale.id, email: "grace@example.test" } as never;
+  const by = { caller, origin: { requestId: "r", remoteAddress: "::1" } };
+  await takeLine(core, by, { key, note: null }, find);
+  expect(await takenNow()).toMatchObject({ by: "grace@example.test" });
 });
 
 it("reports what it found last while it looks again, with the time of that", async () => {

@@ -23,7 +23,7 @@ export const nowRoutes = (core: NowCore & Pick<Core, "reports" | "entropy">) => 
       bodyExample: { key: "state:stale", note: "the network team is on it" },
       returns: ["The claim on the line", LineClaim],
       problems: ["not_found", "conflict"],
-      handle: async ({ body, ...by }) => claimView(await takeLine(core, by, body, await find())),
+      handle: async ({ body, ...by }) => claimView(await takeLine(core, by, body, find)),
     }),
 
     releaseLine: remove("/claims/:id", "Release a line", {

@@ -85,6 +85,8 @@ export const NowReport = v.strictObject({
   strip: v.array(NowStrip),
   /** Enrolled hosts; 0 before the first one, null while the fleet cannot be read. */
   hosts: v.nullable(WholeNumber()),
+  /** How many watches have no line because they are silenced, in one sentence; absent without one. */
+  silenced: v.optional(v.string()),
   /** Core's own outage: until it has ended no watch changes its state, and no state of a host. */
   held_by: v.optional(OutageView),
 });

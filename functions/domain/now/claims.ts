@@ -57,12 +57,12 @@ export const takeLine = async (
   core: WriteCore,
   by: By,
   { key, note }: ClaimBody,
-  { lines }: FoundNow,
+  findNow: (anew?: "anew") => Promise<FoundNow>,
 ): Promise<ClaimRow> => {
-  const line = requireFound(
-    lines.find((each) => each.key === key),
-    "line",
-  );
+  const find = async (anew?: "anew") =>
+    (await findNow(anew)).lines.find((each) => each.key === key);
+  // Another core may have found it since.
+  const line = requireFound((await find()) ?? (await find("anew")), "line");
   return core.db.transaction(async (tx) => {
     const row: ClaimRow = {
       id: uuidv7(core),

@@ -4,19 +4,32 @@ import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 import { formatCount, formatCountOf } from "#proto/format.ts";
 import { plainLine } from "#proto/plain-text.ts";
 import { withoutPastSilence } from "../watch/evaluate.ts";
-import { type FoundLine, factorSentence, fleetPath } from "./lines.ts";
+import { atUtc, type FoundLine, factorSentence, fleetPath } from "./lines.ts";
+
+/** Finds the watches that fire or that core cannot evaluate; a silence that has ended is none. */
+const findWatches = async ({ db, clock }: TimedCore): Promise<WatchRow[]> => {
+  const now = new Date(clock.now());
+  return (await findFiringWatches(db)).map((row) => withoutPastSilence(row, now));
+};
 
 /** Returns a line for each watch that fires, unless it is silenced or another one explains it, and for each that core cannot evaluate. */
-export const findWatchLines = async ({ db, clock }: TimedCore): Promise<FoundLine[]> => {
-  const now = new Date(clock.now());
-  const rows = (await findFiringWatches(db))
-    .map((row) => withoutPastSilence(row, now))
-    .filter(({ silencedUntil }) => silencedUntil === null);
+export const findWatchLines = async (core: TimedCore): Promise<FoundLine[]> => {
+  const rows = (await findWatches(core)).filter(({ silencedUntil }) => silencedUntil === null);
   const ids = new Set(rows.map(({ id }) => id));
   const explained = Map.groupBy(rows, ({ explainedBy }) => explainedBy);
   return rows
     .filter(({ explainedBy }) => explainedBy === null || !ids.has(explainedBy))
     .map((row) => lineOf(row, explained.get(row.id)?.length ?? 0));
+};
+
+/** Returns which watches would have a line, but for their silence, in one sentence with the silence that ends first. */
+export const describeSilenced = async (core: TimedCore): Promise<string | undefined> => {
+  const [first, ...others] = (await findWatches(core))
+    .flatMap(({ name, silencedUntil }) => (silencedUntil ? { name, until: +silencedUntil } : []))
+    .sort((a, b) => a.until - b.until);
+  if (first === undefined) return undefined;
+  const more = others.length === 0 ? "" : `, and ${formatCount(others.length)} more for longer`;
+  return `${formatCountOf(others.length + 1, "watch is", "watches are")} left out while silenced: “${plainLine(first.name)}” until ${atUtc(first.until)}${more}.`;
 };
 
 const lineOf = (row: WatchRow, explained: number): FoundLine => {

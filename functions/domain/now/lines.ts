@@ -11,7 +11,7 @@ import type { CommonFactor } from "#proto/watch/watch.ts";
 export type FoundLine = Omit<NowLine, "taken">;
 
 /** The report of *Now* before claims are added. */
-export interface FoundNow extends Pick<NowReport, "strip" | "hosts"> {
+export interface FoundNow extends Pick<NowReport, "strip" | "hosts" | "silenced"> {
   /** When core looked, in milliseconds since the Unix epoch. */
   at: number;
   /** The worst first. */

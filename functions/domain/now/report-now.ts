@@ -12,7 +12,7 @@ import {
   findMissingHosts,
   findWaitingRollouts,
 } from "./deployment-lines.ts";
-import { findWatchLines } from "./firing-watches.ts";
+import { describeSilenced, findWatchLines } from "./firing-watches.ts";
 import { type FleetNow, findLosses, findWorseStates, readFleetNow } from "./fleet-lines.ts";
 import type { FoundLine, FoundNow } from "./lines.ts";
 import { changesStrip, dataStrip, fleetStrip } from "./strip.ts";
@@ -74,8 +74,11 @@ const sourcesOf = (core: NowCore): readonly Source[] => [
   },
 ];
 
-/** Creates the function that finds what needs a person. What fails or is slow is a line of its own, and hides no other. */
-export const createNowFinder = (core: NowCore): (() => Promise<FoundNow>) => {
+/**
+ * Creates the function that finds what needs a person, or returns what it found lately unless it looks anew. What fails or is slow is a line
+ * of its own, and hides no other.
+ */
+export const createNowFinder = (core: NowCore): ((anew?: "anew") => Promise<FoundNow>) => {
   const { clock, log } = core;
   const sources = sourcesOf(core);
   const running = new Map<string, Promise<unknown>>();
@@ -93,9 +96,10 @@ export const createNowFinder = (core: NowCore): (() => Promise<FoundNow>) => {
   const findNow = async (): Promise<FoundNow> => {
     const now = clock.now();
     const fleet = join("fleet", () => readFleetNow(core));
-    const [hold, known, data, changes, ...found] = await Promise.all([
+    const [hold, known, silenced, data, changes, ...found] = await Promise.all([
       findHold(core),
       read("fleet", () => fleet),
+      read("silenced", () => describeSilenced(core)),
       read("data", () => dataStrip(core.db, now), dataMsMax),
       read("changes", () => changesStrip(core.db, now)),
       ...sources.map(({ kind, find }) => read(kind, () => find(fleet))),
@@ -108,6 +112,7 @@ export const createNowFinder = (core: NowCore): (() => Promise<FoundNow>) => {
       unread: new Set(unread.map(({ kind }) => kind)),
       strip: [known && fleetStrip(known), data, changes].filter((strip) => strip !== undefined),
       hosts: known?.summary.enrolled ?? null,
+      silenced,
       hold,
     };
   };
@@ -120,7 +125,8 @@ export const createNowFinder = (core: NowCore): (() => Promise<FoundNow>) => {
     return last;
   };
   const find = shareNextRun(findAgain, String, shared);
-  return () => {
+  return (anew) => {
+    if (anew) return findAgain(null);
     const run = find(null);
     if (last === undefined || Math.abs(clock.now() - last.at) > keptMs) return run;
     run.catch((err: unknown) => log.warn({ err }, "Now could not be read"));
@@ -156,7 +162,7 @@ const worstFirst = (a: FoundLine, b: FoundLine) =>
 /** Returns the report of what was found, with who has taken which line. */
 export const reportNow = async (
   { db }: NowCore,
-  { at, lines, strip, hosts, hold }: FoundNow,
+  { at, lines, strip, hosts, silenced, hold }: FoundNow,
 ): Promise<Omit<NowReport, "held_by"> & Pick<FoundNow, "hold">> => {
   const claims = new Map((await findClaims(db)).map((claim) => [claim.key, claim]));
   return {
@@ -165,6 +171,7 @@ export const reportNow = async (
     lines_other: Math.max(0, lines.length - nowLinesMax),
     strip,
     hosts,
+    silenced,
     hold,
   };
 };

@@ -187,6 +187,13 @@ const Lines = (props: { of: NowReport; earlier: EarlierLook | undefined; claims:
       <Show when={props.of.lines_other > 0}>
         <p>And {formatCount(props.of.lines_other)} more, less urgent than these.</p>
       </Show>
+      <Show when={props.of.silenced}>
+        {(silenced) => (
+          <a class="quiet" href="/watches">
+            <Sentence text={silenced()} />
+          </a>
+        )}
+      </Show>
     </>
   );
 };

@@ -100,6 +100,7 @@ export const handoverText = (
     ...report.strip.map(({ label, present, unit }) => `${figureText(present, unit)} ${label}`),
     ...report.lines.flatMap(linesOf),
     ...(report.lines_other === 0 ? [] : ["", `And ${formatCount(report.lines_other)} more.`]),
+    ...(report.silenced === undefined ? [] : ["", plainText(report.silenced)]),
     "",
     `${origin}/`,
   ].join("\n");
