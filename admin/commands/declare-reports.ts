@@ -26,7 +26,7 @@ const queueColumns: readonly Column<AnswerOf<"listHostQueues">["items"][number]>
 export const completenessCommands = [
   completeness.runs(
     "completeness [host]",
-    "Show the hours of a host, or the hosts with incomplete hours, those with the most first",
+    "Show the hours of a host, or the hosts with incomplete hours, the largest loss first",
     (file) => file.completenessAction,
     {
       "--from <time>": instant("hours from this time on; a week ago by default"),

@@ -1587,7 +1587,7 @@ export const getHostCompleteness = <ThrowOnError extends boolean = false>(option
 });
 
 /**
- * How many hosts have which state in each hour, and the hosts with the most incomplete hours
+ * How many hosts have which state in each hour, and the hosts with incomplete hours, the largest loss first
  *
  * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
@@ -1602,7 +1602,7 @@ export const reportCompleteness = <ThrowOnError extends boolean = false>(options
 });
 
 /**
- * The hours of hosts that are not complete as CSV, those of the hosts with the most first
+ * The hours of hosts that are not complete as CSV, those of the hosts with the largest loss first
  *
  * Admits an operator with the scope `audit`.
  */

@@ -51,6 +51,13 @@ export const shortageKinds = [
   "unknown",
 ] as const;
 
+const otherUnits: readonly string[] = ["file_gap", "export_rejected_items"];
+
+/** The kinds that count records: others count bytes of files, and spans or points of records that were delivered otherwise. */
+export const recordShortages: readonly string[] = shortageKinds.filter(
+  (kind) => !otherUnits.includes(kind),
+);
+
 /** Records, for `file_gap` bytes, and for `export_rejected_items` spans, log records and data points; null where nobody can say how much. */
 export interface Shortage {
   kind: (typeof shortageKinds)[number];

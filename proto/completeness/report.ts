@@ -153,7 +153,7 @@ export const FleetCompleteness = v.strictObject({
   hosts_listed: v.number(),
   /** The settled hours of the range, the oldest first, with the number of hosts in each state. */
   hours: v.array(v.strictObject({ from: IsoTimestamp, hosts: v.record(State, v.number()) })),
-  /** Those with the most such hours first. */
+  /** Those that lost most records first, then those with the most such hours. */
   items: v.array(HostStrip),
   next_cursor: TextOrNull,
 });

@@ -1,8 +1,10 @@
-/** Bytes of files, and spans or points of records that were delivered otherwise. */
-const otherUnits = new Set(["file_gap", "export_rejected_items"]);
+import { recordShortages } from "./hour-state.ts";
 
 /** Counts the records that an hour lacks. Ignores unknown numbers, and shortages in other units. */
 export const shortRecords = (
   shortages: readonly { kind: string; count: number | null }[],
 ): number =>
-  shortages.reduce((sum, { kind, count }) => (otherUnits.has(kind) ? sum : sum + (count ?? 0)), 0);
+  shortages.reduce(
+    (sum, { kind, count }) => (recordShortages.includes(kind) ? sum + (count ?? 0) : sum),
+    0,
+  );

@@ -206,7 +206,7 @@ answer("why is data of 10:00 to 10:20 missing", "/fleet", 2, async ({ page, clic
   await click(
     page.getByRole("row", { name: /^web-1 / }).getByRole("link", { name: "2026-11-27 10:00" }),
   );
-  const account = page.getByRole("region", { name: "Account of 2026-11-27 10:00 UTC" });
+  const account = page.getByRole("region", { name: "Hour from 2026-11-27 10:00 UTC" });
   await see(account, "310 records dropped at the host.");
   expect(await account.textContent()).toMatch(/Dropped: the queue was full310/);
 });

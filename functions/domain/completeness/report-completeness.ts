@@ -189,9 +189,9 @@ const withHours = async (
     findEnrolledHosts(db, { identities: hosts }),
   ]);
   const daysOfHost = Map.groupBy(days, ({ host }) => host);
-  return matching.map(({ host, hours }) => {
-    const name = names.get(host);
-    return { host, hours, name, settled: settledHours(daysOfHost.get(host) ?? [], range, name) };
+  return matching.map((each) => {
+    const name = names.get(each.host);
+    return { ...each, name, settled: settledHours(daysOfHost.get(each.host) ?? [], range, name) };
   });
 };
 

@@ -111,7 +111,7 @@ const lineOfTrouble = async (
     evidence: [
       short > 0
         ? `Records are missing in ${formatCount(short)} of their hours.`
-        : "Their accounts may still arrive.",
+        : "Their reports may still arrive.",
       ...rows.map(
         ({ host, hours: worst }) => `Worst: ${plainLine(host)}, ${formatCountOf(worst, "hour")}.`,
       ),

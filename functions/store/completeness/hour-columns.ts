@@ -193,7 +193,7 @@ const firstOf = (
     const place = order[nth] as number;
     const count = hours[place] as number;
     if (isAfter(count, nth) && (count > least || (count === least && room-- > 0)))
-      found.push({ host: index.ids[place] as string, hours: count });
+      found.push({ host: index.ids[place] as string, hours: count, loss: 0 });
   }
   // The sort is stable: hosts with equally many hours stay in their order.
   found.sort((a, b) => b.hours - a.hours);

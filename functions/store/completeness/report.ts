@@ -5,6 +5,8 @@ import {
   type HourState,
   hourStates,
   incompleteStates,
+  recordShortages,
+  shortageKinds,
 } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import {
@@ -37,6 +39,8 @@ export interface HourFilter extends HourRange {
 export interface MatchingHost {
   host: string;
   hours: number;
+  /** Its loss, if only incomplete hours are asked for: the records that its short hours lack, and one more; 0 without a short one. */
+  loss: number;
 }
 
 /** A page of matching hosts, and the number of all of them. */
@@ -76,9 +80,28 @@ const areUsual = (states: readonly HourState[]) =>
   states.length === incompleteStates.length &&
   states.every((state) => incompleteStates.includes(state));
 
+/** Of more short hosts the loss takes too long to add up: all of them come first, those with the most hours before others. */
+const lossHostsMax = 500;
+const byteOfShort = byteOfState("short");
+/** The places in `shortageKinds` of those that count records. */
+const recordKinds = shortageKinds.flatMap((kind, index) =>
+  recordShortages.includes(kind) ? index : [],
+);
+
+/** Adds up the loss of a host of `found`. */
+const lossOf = ({ fromMs, toMs }: HourRange): SQL => sql`(
+  select least(count(*), 1) + coalesce(sum(records), 0) from completeness_day d
+  cross join jsonb_each(d.details::jsonb) n (at, note)
+  cross join lateral (select sum((part ->> 1)::bigint) as records
+    from jsonb_array_elements(note) with ordinality s (part, place)
+    where place > 2 and (part ->> 0)::int = any (${`{${recordKinds.join(",")}}`}::int[])) lost
+  where d.host_id = found.host_id collate "default" and d.day between ${dayAt(fromMs)}::int and ${dayAt(toMs - 1)}::int
+    and get_byte(states, at::int) = ${byteOfShort}::int
+    and day * 24 + at::int >= ${fromMs / hourLengthMs}::int and day * 24 + at::int < ${toMs / hourLengthMs}::int)`;
+
 /**
- * Finds a page of hosts with matching hours, those with the most first. On most days most hosts have states that need no attention: for
- * these, `columns` count in core's memory once they are loaded.
+ * Finds a page of hosts with matching hours: those with the largest loss first, then those with the most hours. On most days most hosts have
+ * states that need no attention: for these, `columns` count in core's memory once they are loaded.
  */
 export const findMatchingHosts = async (
   db: Executor,
@@ -88,8 +111,12 @@ export const findMatchingHosts = async (
 ): Promise<MatchingPage> => {
   const { fromMs, toMs, states, host } = filter;
   const where = [sql`day between ${dayAt(fromMs)}::int and ${dayAt(toMs - 1)}::int`];
-  if (states.every((state) => incompleteStates.includes(state)))
-    where.push(sql`incomplete_hours > 0`);
+  const areIncomplete = states.every((state) => incompleteStates.includes(state));
+  const isShort =
+    areIncomplete && states.includes("short")
+      ? sql`bool_or(position(decode(${`0${byteOfShort}`}, 'hex') in states) > 0)`
+      : sql`false`;
+  if (areIncomplete) where.push(sql`incomplete_hours > 0`);
   else if (columns && host === null) {
     const page = await columns.find(filter, { after, limit });
     if (page) return page;
@@ -101,19 +128,22 @@ export const findMatchingHosts = async (
   const beyond =
     after === null
       ? sql`true`
-      : sql`(hours < ${after.hours}::int or (hours = ${after.hours}::int and host_id > ${after.host}))`;
+      : sql`((loss, hours) < (${after.loss}::bigint, ${after.hours}::int)
+          or (loss, hours) = (${after.loss}::bigint, ${after.hours}::int) and host_id > ${after.host})`;
   const rows = await readRows(
     db,
-    { host: String, hours: Number, total: Number },
+    { host: String, hours: Number, loss: Number, total: Number },
     sql`
     with matching as materialized (
-      select host_id collate "C" as host_id, sum(${matchingHours(filter)})::int as hours from completeness_day
+      select host_id collate "C" as host_id, sum(${matchingHours(filter)})::int as hours, ${isShort} as is_short from completeness_day
       where ${sql.join(where, sql` and `)} group by completeness_day.host_id),
-    found as (select * from matching where hours > 0)
-    select host_id as host, hours, (select count(*) from found) as total from found where ${beyond}
-    order by hours desc, host_id limit ${limit + 1}`,
+    found as (select * from matching where hours > 0),
+    ranked as (select host_id, hours, case when not is_short then 0
+      when (select count(*) from found where is_short) > ${lossHostsMax}::int then 1 else ${lossOf(filter)} end as loss from found)
+    select host_id as host, hours, loss, (select count(*) from found) as total from ranked where ${beyond}
+    order by loss desc, hours desc, host_id limit ${limit + 1}`,
   );
-  const page = rows.slice(0, limit).map(({ host, hours }) => ({ host, hours }));
+  const page = rows.slice(0, limit).map(({ total, ...host }) => host);
   return {
     rows: page,
     total: rows[0]?.total ?? 0,

@@ -23,7 +23,7 @@ import "./completeness.css";
 
 const ranges = { "24 hours": "24h", "7 days": null, "30 days": "30d" };
 
-/** `/data/completeness`: what core knows before the first hour is settled; then the hours of hosts, those with the most incomplete ones first. */
+/** `/data/completeness`: what core knows before the first hour is settled; then the hours of hosts, the largest loss first. */
 export const CompletenessPage = () => {
   const { page, report, list, ...address } = createListPage({
     path: "/data/completeness",
@@ -66,7 +66,7 @@ export const CompletenessPage = () => {
           <>
             <RecordList
               {...list()}
-              label="Hosts, most of these hours first"
+              label="Hosts, the largest loss first"
               columns={columnsOf(known, asked, (from, to) => address.pathOf({ from, to }))}
               rowsOf={(hosts): Row[] => ["all", ...hosts]}
               isFailed={(row) => row !== "all" && row.worst?.state === "short"}

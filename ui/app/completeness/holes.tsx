@@ -6,21 +6,18 @@ import { formatCount, formatCountOf } from "../format/format.ts";
 import { HourMark } from "./hour-mark.tsx";
 import {
   dayHourText,
+  holesOf,
   nextStepOf,
   type RunAt,
-  runsOf,
   sentence,
   shortageText,
 } from "./hour-view.ts";
 
 const shownMax = 3;
 
-/** The hours of a host in these states, the newest first: why, what to do, and how to close a queue that holds them open. */
+/** The hours of a host in these states, the largest loss first: why, what to do, and how to close a queue that holds them open. */
 export const Holes = (props: { host: HostStrip; states: readonly HourState[] }) => {
-  const holes = () =>
-    runsOf(props.host)
-      .filter(({ state }) => state !== null && props.states.includes(state))
-      .toReversed();
+  const holes = () => holesOf(props.host, props.states);
   return (
     <div class="stack gap-1">
       <For each={holes().slice(0, shownMax)}>
@@ -28,9 +25,7 @@ export const Holes = (props: { host: HostStrip; states: readonly HourState[] }) 
       </For>
       <Show when={holes().length > shownMax && props.host.identity_id}>
         {(id) => (
-          <a href={`/hosts/${id()}#completeness`}>
-            {formatCount(holes().length - shownMax)} earlier
-          </a>
+          <a href={`/hosts/${id()}#completeness`}>{formatCount(holes().length - shownMax)} more</a>
         )}
       </Show>
       <Show when={props.host.identity_id}>

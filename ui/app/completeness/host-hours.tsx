@@ -56,8 +56,7 @@ export const HostHours = (props: { id: string }) => {
               <div class="stack gap-3">
                 <table class="hour-grid" onKeyDown={roving.onKeyDown}>
                   <caption class="visually-hidden">
-                    Hours in UTC, a row for each day. Arrow keys move, Enter opens the account of an
-                    hour.
+                    Hours in UTC, a row for each day. Arrow keys move, Enter opens an hour.
                   </caption>
                   <thead>
                     <tr>
@@ -116,7 +115,7 @@ export const HostHours = (props: { id: string }) => {
               <div aria-live="polite">
                 <Show
                   when={open()}
-                  fallback={<p class="quiet">Choose a square to see the account of its hour.</p>}
+                  fallback={<p class="quiet">Choose a square to see its hour.</p>}
                 >
                   {(hour) => <AccountOfHour host={known().host_id} hour={hour()} />}
                 </Show>

@@ -73,7 +73,7 @@ export const AccountOfHour = (props: { host: string; hour: HostHourView }) => {
   return (
     <section
       class="panel stack hour-account"
-      aria-label={`Account of ${dayHourText(props.hour.from)} UTC`}
+      aria-label={`Hour from ${dayHourText(props.hour.from)} UTC`}
     >
       <h3>
         {dayHourText(props.hour.from)} UTC <HourMark state={state()} />
@@ -86,7 +86,7 @@ export const AccountOfHour = (props: { host: string; hour: HostHourView }) => {
         when={props.hour.figures}
         fallback={
           <p class="quiet">
-            Core has no account of this hour, or keeps it no longer.{" "}
+            Core has no report of this hour from the host, or keeps it no longer.{" "}
             <Show when={props.hour.state}>
               <StatementLink {...props} />
             </Show>
@@ -106,13 +106,13 @@ export const AccountOfHour = (props: { host: string; hour: HostHourView }) => {
               </For>
             </dl>
             <p class="quiet">
-              Accounts, each signed with the host's key. <StatementLink {...props} /> with them, to
-              verify it offline.
+              The host's reports, each signed with its key. <StatementLink {...props} /> with them,
+              to verify it offline.
             </p>
             <List of={props.hour.accounts}>
               {(account) => (
                 <>
-                  <code title={account.queue_id}>{account.queue_id.slice(0, 8)}</code> account{" "}
+                  <code title={account.queue_id}>{account.queue_id.slice(0, 8)}</code> report{" "}
                   {account.number}: {rangeText(account)}, received <Time at={account.received_at} />
                   <Show when={account.refused}>{(refused) => <b> refused: {refused()}</b>}</Show>
                 </>

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { nextStepOf, settlingText } from "./hour-view.ts";
+import type { HostStrip } from "#proto/completeness/report.ts";
+import { holesOf, nextStepOf, settlingText } from "./hour-view.ts";
 
 it("L7: says when the first hour settles, or that it is due", () => {
   const at = "2026-11-23T10:15:00.000Z";
@@ -10,11 +11,22 @@ it("L7: says when the first hour settles, or that it is due", () => {
   expect(settlingText(null, at)).toContain("no host is enrolled");
 });
 
+it("lists the hours that lost records before those that are late, the largest loss first, then the newest", () => {
+  const run = (state: "short" | "late", count?: number) => ({
+    state,
+    hours: 1,
+    shortages: count === undefined ? [] : [{ kind: "missing" as const, count }],
+  });
+  const runs = [run("short", 310), run("late"), run("short", 4_000), run("short"), run("late")];
+  const holes = holesOf({ from: "2026-11-23T00:00:00.000Z", runs } as HostStrip, ["short", "late"]);
+  expect(holes.map(({ from }) => from.slice(11, 13))).toEqual(["02", "00", "03", "04", "01"]);
+});
+
 it("names the next step of hours by what they lack, each once, else by their state", () => {
   const lacking = (kind: "missing" | "lost_in_restore" | "dropped") => ({ kind, count: 1 });
   const shortages = [lacking("dropped"), lacking("missing"), lacking("lost_in_restore")];
   expect(nextStepOf({ state: "short", shortages })).toBe(
-    "Enlarge its queue, or find why it was slow. They are lost; its account names their sequences.",
+    "Enlarge its queue, or find why it was slow. They are lost; the host's report names their sequences.",
   );
   expect(nextStepOf({ state: "silent", shortages: [] })).toContain("Start its collector");
   expect(nextStepOf({ state: "complete", shortages: [] })).toMatch(/^All that the host accepted/);

@@ -31,12 +31,12 @@ export const hourMarks: Readonly<
   ],
   late: [
     "Late",
-    "Heartbeats arrive, but the host's account of this hour has not.",
+    "Heartbeats arrive, but the host's report of this hour has not.",
     "M1 1h14v3H1Zm0 5.5h14v3H1ZM1 12h14v3H1Z",
   ],
   core_out: [
     "Core out",
-    "Core could not receive in or just after this hour. The account will settle it.",
+    "Core could not receive in or just after this hour. The host's report will settle it.",
     "M1 1h4.5L1 5.5ZM9 1h4.5L1 13.5V9Zm6 2.5V8l-7 7H3.5ZM15 11v4h-4Z",
   ],
   undelivered: [
@@ -55,8 +55,8 @@ export const hourMarks: Readonly<
     "M1 1h14v14H1Zm1.5 1.5v11h11v-11Z",
   ],
   not_accounted: [
-    "No account",
-    "The host sends no accounts, or an older core stored what it sent.",
+    "No report",
+    "The host sends no hourly reports, or an older core stored what it sent.",
     "M3 7h10v2H3Z",
   ],
   undecided: [
@@ -70,8 +70,8 @@ export const hourMarks: Readonly<
 export const shownStates = Object.keys(hourMarks) as ShownState[];
 
 const shortageWords: Readonly<Record<ShortageView["kind"], (count: string) => string>> = {
-  account_refused: () => "core refuses the host's account",
-  accounts_lost: () => "accounts of this hour are lost",
+  account_refused: () => "core refuses the host's report of this hour",
+  accounts_lost: () => "the host's reports of this hour are lost",
   dropped: (count) => `${count} dropped at the host`,
   rejected: (count) => `${count} rejected by core`,
   lost_in_restore: (count) => `${count} lost in a restore`,
@@ -79,7 +79,7 @@ const shortageWords: Readonly<Record<ShortageView["kind"], (count: string) => st
   file_gap: (count) => `${count} lost in a file rotation`,
   export_rejected: (count) => `${count} rejected by the backend of an export`,
   export_rejected_items: (count) => `${count} rejected by the backend of an export`,
-  unknown: () => "a queue of the host ended without an account: the loss is unknown",
+  unknown: () => "a queue of the host ended without a report: the loss is unknown",
 };
 
 const refusals: Readonly<Record<string, string>> = {
@@ -90,9 +90,9 @@ const refusals: Readonly<Record<string, string>> = {
   signature_invalid: "its signature is not the host's",
   contradicts_itself: "its counts contradict its range",
   contradicts_sequences: "its range contradicts what core received",
-  predecessor_differs: "it names another account before it",
-  queue_ended: "an earlier account ended its queue",
-  number_used: "core has another account of this number",
+  predecessor_differs: "it names another report before it",
+  queue_ended: "an earlier report ended its queue",
+  number_used: "core has another report of this number",
   rate_limited: "the host sent too many",
 };
 
@@ -161,10 +161,10 @@ export const runsOf = ({ from, runs }: Pick<HostStrip, "from" | "runs">): RunAt[
 };
 
 const retry = "Once the backend accepts them: svc-server export retry-dead-letters.";
-const lost = "They are lost; its account names their sequences.";
+const lost = "They are lost; the host's report names their sequences.";
 
 const stepsOfShortage: Readonly<Record<ShortageView["kind"], string>> = {
-  account_refused: "The hour's account says why.",
+  account_refused: "Open the hour to see why.",
   accounts_lost: "The loss stays unknown.",
   dropped: "Enlarge its queue, or find why it was slow.",
   rejected: "Core's log says why.",
@@ -177,10 +177,20 @@ const stepsOfShortage: Readonly<Record<ShortageView["kind"], string>> = {
 };
 
 const stepsOfState: Partial<Record<HourState, string>> = {
-  silent: "It sends no heartbeats. Start its collector: it sends its accounts then.",
-  late: "It sends heartbeats but no account. On the host, svc-collector status says why.",
-  core_out: "Core could not receive. The host's account settles it: nothing to do.",
+  silent: "It sends no heartbeats. Start its collector: it sends its reports then.",
+  late: "It sends heartbeats but no hourly report. On the host, svc-collector status says why.",
+  core_out: "Core could not receive. The host's report settles it: nothing to do.",
   undelivered: "All is stored; an export has not delivered it, or none is on.",
+};
+
+/** Returns the hours of a host in these states: those that lost records first, by the loss, then the newest. */
+export const holesOf = (host: HostStrip, states: readonly HourState[]): RunAt[] => {
+  const lossOf = ({ state, shortages }: RunAt) =>
+    state === "short" ? 1 + shortRecords(shortages) : 0;
+  return runsOf(host)
+    .filter(({ state }) => state !== null && states.includes(state))
+    .toReversed()
+    .sort((a, b) => lossOf(b) - lossOf(a));
 };
 
 /** Returns why hours are as they are, unless their shortages say it, and what to do. */

@@ -9,7 +9,7 @@ it("L7: says first of how many hosts nothing is known, from the counts of all st
       hosts_listed: 0,
       hours: [{ hosts: { complete: 4, not_accounted: 311 } }, hour],
     }),
-  ).toBe("315 hosts: up to 312 without an account of an hour; none with an incomplete hour");
+  ).toBe("315 hosts: up to 312 without a report of an hour; none with an incomplete hour");
   expect(
     incompleteText({ hosts: 4, hosts_listed: 2, hours: [{ hosts: { complete: 2, short: 2 } }] }),
   ).toBe("4 hosts: 2 with an incomplete hour");

@@ -20,7 +20,7 @@ export const incompleteText = ({
   const words = `${incomplete === 0 ? "none" : formatCount(incomplete)} with an incomplete hour`;
   return unknown === 0
     ? `${formatCountOf(hosts, "host")}: ${words}`
-    : `${formatCountOf(hosts, "host")}: up to ${formatCount(unknown)} without an account of an hour; ${words}`;
+    : `${formatCountOf(hosts, "host")}: up to ${formatCount(unknown)} without a report of an hour; ${words}`;
 };
 
 /** Says how many hosts are not on the first page of the list: those of further pages, and those without such an hour. */

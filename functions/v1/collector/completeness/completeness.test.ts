@@ -120,7 +120,7 @@ describe("the completeness of the fleet", () => {
     expect(await fleet("limit=1")).toMatchObject({ settles_at: minutes(4 * 60 + 15) });
   });
 
-  it("counts the hosts of each state by hour, and lists those with the most incomplete hours first", {
+  it("counts the hosts of each state by hour, and lists those with the largest loss first", {
     tags: "workerd",
   }, async () => {
     const body = await fleet("from=24h");

@@ -31,21 +31,22 @@ export const completenessReports = (core: Pick<Core, "config" | "db" | "clock" |
   resource(core, "/v1/collector/completeness", ({ get, cursors }) => ({
     reportCompleteness: get(
       "",
-      "How many hosts have which state in each hour, and the hosts with the most incomplete hours",
+      "How many hosts have which state in each hour, and the hosts with incomplete hours, the largest loss first",
       {
         query: v.strictObject({ ...hourFilterFields, ...listFields }),
         returns: ["The report", FleetCompleteness],
         handle: async ({ query }) => {
           const now = core.clock.now();
           const list = "completeness";
-          const [from, to, hours, host] = await cursors.open(list, query.cursor);
+          const [from, to, hours, host, loss] = await cursors.open(list, query.cursor);
           // Further pages have the hours of the first page.
           const range =
             from === undefined
               ? hourRangeOf(query, now)
               : { fromMs: Number(from), toMs: Number(to) };
           const filter = { ...range, states: statesOf(query.state), host: query.host ?? null };
-          const after = host === undefined ? null : { hours: Number(hours), host };
+          const after =
+            host === undefined ? null : { hours: Number(hours), host, loss: Number(loss ?? 0) };
           const { counts, total, hosts, next, settlesMs } = await reportFleetHours(core, filter, {
             after,
             limit: query.limit,
@@ -69,7 +70,11 @@ export const completenessReports = (core: Pick<Core, "config" | "db" | "clock" |
             items: hosts.map((host) => stripView(host, filter.states)),
             next_cursor: await cursors.seal(
               list,
-              next && [...[range.fromMs, range.toMs, next.hours].map(String), next.host],
+              next && [
+                ...[range.fromMs, range.toMs, next.hours].map(String),
+                next.host,
+                String(next.loss),
+              ],
             ),
           };
         },
@@ -180,7 +185,7 @@ export const exportCompletenessRoute = (core: ConfiguredCore) =>
     path: "/v1/collector/completeness/export.csv",
     operationId: "exportCompleteness",
     summary:
-      "The hours of hosts that are not complete as CSV, those of the hosts with the most first",
+      "The hours of hosts that are not complete as CSV, those of the hosts with the largest loss first",
     query: v.strictObject(hourFilterFields),
     open: async ({ query: { from, to, state, host } }, audit) => {
       const now = core.clock.now();
