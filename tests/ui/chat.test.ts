@@ -141,6 +141,7 @@ it("T1: streams an answer with its SQL, rows and a receipt that the browser and 
   expect(await call.locator("tbody tr").count()).toBe(Math.min(20, Number.parseInt(outcome, 10)));
   await panel.locator(".receipt > summary").click();
   await see(panel, "receipts-2026");
+  await see(panel, "It cannot check whether the answer is right.");
 
   const [download] = await Promise.all([
     page.waitForEvent("download"),

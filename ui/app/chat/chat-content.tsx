@@ -19,7 +19,7 @@ import { Announcements } from "./announcer.tsx";
 import { type Conversation, sessionsPath } from "./conversation.ts";
 import type { Conversations, OpenConversation } from "./create-conversations.ts";
 import { History } from "./history.tsx";
-import { AnswerMessage, QuestionMessage, SuggestedQuestions } from "./message.tsx";
+import { AnswerMessage, modelText, QuestionMessage, SuggestedQuestions } from "./message.tsx";
 
 const countFromBytes = messageBytesMax - 4096;
 
@@ -370,9 +370,7 @@ const ModelStatus = (props: { api: ApiClient }) => {
       <Show when={status()}>
         {(known) => (
           <>
-            {known().provider === "mock"
-              ? "Built-in mock, not a language model"
-              : plainText(`${known().model} through ${known().provider}`)}
+            {modelText(known())}
             {known().receipts.ephemeral ? " · receipts have an ephemeral key" : ""}
             <Show when={!known().sql_tools.offered}>
               {" "}

@@ -18,6 +18,8 @@ export type ReceiptStatus =
   | {
       kind: "verified";
       ephemeral: boolean;
+      /** What answered; undefined where a turn ended before an answer. */
+      by: { provider: string; model: string } | undefined;
       keyIds: readonly string[];
       first: number;
       last: number;
@@ -86,10 +88,13 @@ const checkAnswers = async (
       return unverified(`${difference} shown here is not the one in the receipt`);
     const keyIds = [...new Set(turn.map(({ key_id }) => key_id))];
     const ephemeral = keys.some(({ kid, svc_ephemeral }) => svc_ephemeral && keyIds.includes(kid));
-    const { payload_sha256: sha256 } = turn.find(({ kind }) => kind === "answer") ?? last;
+    const answer = turn.find(({ kind }) => kind === "answer");
+    const { payload_sha256: sha256 } = answer ?? last;
+    const { provider, model } = answer?.payload ?? {};
     return {
       kind: "verified",
       ephemeral,
+      by: answer && { provider: String(provider), model: String(model) },
       keyIds,
       first: turn[0]?.seq ?? last.seq,
       last: last.seq,

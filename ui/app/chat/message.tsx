@@ -5,7 +5,7 @@ import type { ApiProblem } from "../api/api-client.ts";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { Icon, type ShapeName } from "../design/icon.tsx";
 import { List, Why } from "../design/report-parts.tsx";
-import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { capitalised, formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { type ShownPart, shownParts, textPieces } from "./answer-parts.ts";
 import type { ReceiptStatus } from "./check-answers.ts";
 import type { ShownMessage } from "./conversation.ts";
@@ -32,15 +32,15 @@ const receiptMarks: Readonly<
   unverified: ["warning", "Unverified", (reason) => `Do not rely on this answer: ${reason}.`],
   verified: [
     "check",
-    "Verified",
+    "Receipt verified",
     () =>
-      "This browser checked the signatures: question, queries, results and answer are as core signed them.",
+      "This browser checked the signatures: question, queries, results and answer are as core signed them. It cannot check whether the answer is right.",
   ],
   ephemeral: [
     "info",
     "Ephemeral key",
     () =>
-      "This browser checked the signatures. The key exists in this core's memory only: nothing else can vouch for it.",
+      "This browser checked the signatures, not whether the answer is right. The key exists in this core's memory only: nothing else can vouch for it.",
   ],
 };
 
@@ -55,6 +55,7 @@ const ReceiptBadge = (props: { status: ReceiptStatus }) => {
       <summary>
         <Icon name={receiptMarks[tone()][0]} />
         {receiptMarks[tone()][1]}
+        <Show when={verified()?.by?.provider === "mock"}> · {mockWords}</Show>
         <span class="visually-hidden">: the receipt of this answer</span>
       </summary>
       <div class="receipt-facts stack">
@@ -64,6 +65,14 @@ const ReceiptBadge = (props: { status: ReceiptStatus }) => {
         <Show when={verified()}>
           {(proof) => (
             <dl>
+              <Show when={proof().by}>
+                {(by) => (
+                  <>
+                    <dt>Answered by</dt>
+                    <dd>{modelText(by())}</dd>
+                  </>
+                )}
+              </Show>
               <dt>Receipts</dt>
               <dd>
                 {formatCount(proof().first)} to {formatCount(proof().last)} of this conversation
@@ -88,6 +97,12 @@ const ReceiptBadge = (props: { status: ReceiptStatus }) => {
     </details>
   );
 };
+
+const mockWords = "built-in mock, not a language model";
+
+/** Names what answers: `gpt-5 through openai`. */
+export const modelText = ({ provider, model }: { provider: string; model: string }): string =>
+  provider === "mock" ? capitalised(mockWords) : plainText(`${model} through ${provider}`);
 
 const rowsShown = 20;
 
