@@ -211,6 +211,7 @@ describe("the page of a host", () => {
     const asked: string[] = [];
     page.on("request", (request) => asked.push(new URL(request.url()).pathname));
     await page.clock.fastForward("05:00");
+    await see(page, "Paused. This page shows old data.");
     const path = `/api/core/collector/health/${odd.identityId}`;
     const answer = page.waitForResponse((response) => response.url().endsWith(path));
     await press(page, "Refresh");

@@ -22,7 +22,7 @@ import {
   type ReportState,
 } from "./report-state.ts";
 
-type Shown = Pick<LiveReport<unknown>, "phase" | "state" | "ageSeconds">;
+type Shown = Pick<LiveReport<unknown>, "phase" | "state" | "ageSeconds" | "paused">;
 
 /** The reports that the page shows without an age of their own, and the API that it asks for all of them. */
 interface ShownReports {
@@ -92,6 +92,8 @@ export interface LiveReport<Value> {
   asOf: Accessor<number>;
   /** The age of the answer in whole seconds; undefined without one. Never less than the age of its data. */
   ageSeconds: Accessor<number | undefined>;
+  /** It is not requested again until a person asks for it. */
+  paused: Accessor<boolean>;
   /** Requests the report now, whether paused or not. */
   refresh(): void;
 }
@@ -223,6 +225,7 @@ export const createReport = <Schema extends v.GenericSchema>({
       const ms = age();
       return ms === undefined ? undefined : Math.floor(ms / 1000);
     }),
+    paused,
     refresh: () => void request(),
   };
   if (!showsAge) add(report);

@@ -33,10 +33,13 @@ export const Loading = () => (
 );
 
 /** Returns why a report is old, as a sentence with a space at its end. */
-export const causeOf = ({ state }: Pick<LiveReport<unknown>, "state">, paused = false): string => {
+export const causeOf = ({
+  state,
+  paused,
+}: Pick<LiveReport<unknown>, "state" | "paused">): string => {
   const { problem } = state();
   if (problem) return `${problem.message}. `;
-  return paused ? "Paused. " : "No answer yet. ";
+  return paused() ? "Paused. " : "No answer yet. ";
 };
 
 /**
@@ -45,7 +48,6 @@ export const causeOf = ({ state }: Pick<LiveReport<unknown>, "state">, paused = 
  */
 export const Freshness = (props: {
   report: LiveReport<unknown>;
-  paused: boolean;
   zone: TimeZone;
   onPause: () => void;
   onRefresh: () => void;
@@ -62,10 +64,8 @@ export const Freshness = (props: {
       <p>
         <span role="status">
           <Switch fallback={phase() === "loading" || phase() === "changing" ? "Loading" : ""}>
-            <Match when={phase() === "stale"}>
-              {causeOf(props.report, props.paused)}These rows are old.{" "}
-            </Match>
-            <Match when={props.paused}>Paused. </Match>
+            <Match when={phase() === "stale"}>{causeOf(props.report)}These rows are old. </Match>
+            <Match when={props.report.paused()}>Paused. </Match>
           </Switch>
         </span>
         <Show when={phase() !== "changing" && props.report.asOf()}>
@@ -77,8 +77,13 @@ export const Freshness = (props: {
           )}
         </Show>
       </p>
-      <Button class="button-icon" aria-pressed={props.paused} onClick={() => props.onPause()}>
-        <Icon name={props.paused ? "play" : "pause"} />
+      <ReloadIfUnreadable problem={props.report.state().problem} />
+      <Button
+        class="button-icon"
+        aria-pressed={props.report.paused()}
+        onClick={() => props.onPause()}
+      >
+        <Icon name={props.report.paused() ? "play" : "pause"} />
         <span class="visually-hidden">Pause updates</span>
       </Button>
       <Button class="button-icon" title="Refresh (r)" onClick={() => props.onRefresh()}>
@@ -140,10 +145,7 @@ export const LoadFailure = (props: {
           </p>
           <div class="row">
             <Button onClick={() => props.onRetry()}>Try again</Button>
-            {/* A success that this page cannot read. */}
-            <Show when={problem().status === 200}>
-              <ReloadButton />
-            </Show>
+            <ReloadIfUnreadable problem={problem()} />
           </div>
           {props.children}
         </section>
@@ -154,6 +156,13 @@ export const LoadFailure = (props: {
 
 /** Loads the page anew: an open page outlives an update of the server, which has other files and answers. */
 const ReloadButton = () => <Button onClick={() => location.reload()}>Reload</Button>;
+
+/** The same button, if core answered with a success that this page cannot read. */
+export const ReloadIfUnreadable = (props: { problem: ApiProblem | undefined }) => (
+  <Show when={props.problem?.status === 200}>
+    <ReloadButton />
+  </Show>
+);
 
 /** Reports that a part of the page could not be loaded. */
 const PartFailed = (props: { what: string }) => (

@@ -6,7 +6,7 @@ import { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { createReport, neverMs, UpdatesProvider } from "../api/live-report.tsx";
 import { createMedia } from "../browser/create-media.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
-import { Banner, lazyPart } from "../design/report-parts.tsx";
+import { Banner, causeOf, lazyPart } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf } from "../format/format.ts";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
@@ -198,7 +198,6 @@ const Head = (
       <FleetAge
         view={view()}
         report={report}
-        paused={paused()}
         onPause={() => setPaused(!paused())}
         onRefresh={refresh}
       />
@@ -267,8 +266,7 @@ const Charts = (props: PartProps<"view" | "report" | "facets" | "answer" | "tren
       </Show>
       <Show when={report.phase() !== "stale" && ["stale", "failed"].includes(facets.phase())}>
         <Banner>
-          {hasFailed() ? "The charts could not be loaded" : "The charts are old"}:{" "}
-          {facets.state().problem?.message ?? "No answer yet"}.
+          {hasFailed() ? "The charts could not be loaded" : "The charts are old"}: {causeOf(facets)}
           <button class="button" type="button" onClick={() => facets.refresh()}>
             Try again
           </button>

@@ -29,7 +29,6 @@ export const FactorsMenu = (props: { view: FleetView }) => (
 export const FleetAge = (props: {
   view: FleetView;
   report: LiveReport<FleetHealthReport>;
-  paused: boolean;
   onPause: () => void;
   onRefresh: () => void;
 }) => {

@@ -4,7 +4,13 @@ import type { Scope } from "#proto/operator/scopes.ts";
 import { useShownReports } from "../api/live-report.tsx";
 import { Button } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
-import { Banner, causeOf, LoadFailure, Notice } from "../design/report-parts.tsx";
+import {
+  Banner,
+  causeOf,
+  LoadFailure,
+  Notice,
+  ReloadIfUnreadable,
+} from "../design/report-parts.tsx";
 import { formatDuration } from "../format/format.ts";
 import { usePageContext } from "./page-context.tsx";
 
@@ -129,6 +135,7 @@ export const OldData = () => {
             <span role="status">{causeOf(report())}This page shows old data.</span> Updated{" "}
             {formatDuration(report().ageSeconds() ?? 0)} ago.
           </span>
+          <ReloadIfUnreadable problem={report().state().problem} />
         </p>
       )}
     </Show>

@@ -47,7 +47,6 @@ export const PageHead = (props: {
       {props.children}
       <Freshness
         report={props.of.report}
-        paused={props.of.paused()}
         zone={times.zone()}
         onPause={() => props.of.setPaused(!props.of.paused())}
         onRefresh={props.of.report.refresh}

@@ -1,6 +1,6 @@
 import { Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "#proto/fleet-health/host.ts";
-import { createReport, type LiveReport, neverMs, useUpdates } from "#ui/app/api/live-report.tsx";
+import { createReport, type LiveReport, neverMs } from "#ui/app/api/live-report.tsx";
 import { Button } from "#ui/app/design/buttons.tsx";
 import { Drawer } from "#ui/app/design/drawer.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
@@ -88,12 +88,11 @@ interface ReportProps {
 
 /** Reports that the details are old: why, and since when; nothing while they are not. */
 const OldDetails = (props: ReportProps) => {
-  const { paused } = useUpdates();
   return (
     <Show when={props.report.phase() === "stale"}>
       <Banner>
         <span>
-          {causeOf(props.report, paused())}
+          {causeOf(props.report)}
           The details below are old: updated {formatDuration(props.report.ageSeconds() ?? 0)} ago.
         </span>
       </Banner>
