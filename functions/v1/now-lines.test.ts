@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
 import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
+import { fleetStrip } from "#functions/domain/now/strip.ts";
 import { evaluateWatches } from "#functions/domain/watch/run-watches.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { addHourCounts, dayAt, findDays, saveDays } from "#functions/store/completeness/days.ts";
@@ -123,8 +124,14 @@ it("has the hosts that will lose their certificate, and those whose queue will b
   await clock.advance(24 * hourMs);
   await beat((n) => n === 10, max_bytes / 2);
   const lines = await linesNow("ahead");
-  expect(lines.map(({ key }) => key)).toContain("ahead:certificates");
   await expectRows(lines);
+  const { evidence, path } = lines.find(({ key }) => key === "ahead:certificates") as NowLine;
+  const { items } = await test.health(path.replace("/fleet?", ""));
+  const first = items.slice(0, 3).map(({ device_id, certificate }) => {
+    const at = certificate.not_after.slice(0, 16).replace("T", " ");
+    return `${device_id}, at ${at} UTC`;
+  });
+  expect(evidence).toBe(`First: ${first.join("; ")}.`);
 });
 
 it("is critical where the first queue is full within hours", async () => {
@@ -310,6 +317,27 @@ it("orders 40 watches at once by their hosts, and has a state that one of them c
   expect([watches.length, counts]).toEqual([40, counts.toSorted((a, b) => b - a)]);
   expect(lines.filter(({ path }) => path === "/fleet?state=stale")).toHaveLength(1);
   await expectRows(watches);
+  const [{ key } = { key: "" }] = lines;
+  await admin.post("/v1/now/claims", { key });
+  const after = (await readNow()).lines;
+  // What nobody has taken stands above.
+  expect(after.findIndex((line) => line.key === key)).toBe(
+    after.filter(({ taken }) => taken === null).length,
+  );
+});
+
+it("says beside the hosts in trouble how many there were a day ago", () => {
+  const now = new Date(clock.now());
+  const labelOf = (needsAttention: number, hoursAgo: number) =>
+    fleetStrip({
+      view: { rules: { now } },
+      summary: { needsAttention },
+      samples: [
+        { at: new Date(clock.now() - hoursAgo * hourMs + 15 * minuteMs - 1), needsAttention: 3 },
+      ],
+    } as never).label;
+  expect(labelOf(1, 23)).toBe("host in trouble");
+  expect(labelOf(2, 24)).toBe("hosts in trouble, 3 a day ago");
 });
 
 it("counts what people changed in the last 24 hours", async () => {

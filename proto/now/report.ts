@@ -59,7 +59,7 @@ export type NowLine = v.InferOutput<typeof NowLine>;
 /** A figure over the last 24 hours. */
 export const NowStrip = v.strictObject({
   name: v.picklist(["fleet", "data", "changes"]),
-  /** The words after its figure: `hosts need attention`. */
+  /** The words after its figure: `hosts in trouble`. */
   label: v.string(),
   unit: v.picklist(["hosts", "bytes", "changes"]),
   /** The figure now, or of the newest whole step; null while there is none. */
@@ -78,7 +78,7 @@ export type NowStrip = v.InferOutput<typeof NowStrip>;
 /** Response of `GET /v1/now`. */
 export const NowReport = v.strictObject({
   generated_at: IsoTimestamp,
-  /** The worst first. */
+  /** The worst first, taken ones below all others. */
   lines: v.array(NowLine),
   /** Lines beyond `nowLinesMax`. */
   lines_other: WholeNumber(),

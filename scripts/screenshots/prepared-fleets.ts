@@ -28,7 +28,7 @@ const figures = (fleet: number[], data: number[], changes: number[]): NowStrip[]
   return [
     {
       name: "fleet",
-      label: "hosts need attention",
+      label: "hosts in trouble, 3 a day ago",
       unit: "hosts",
       path: "/fleet?attention=needed",
       ...present(fleet),
@@ -78,15 +78,6 @@ export const preparedFleets: Readonly<Record<string, NowReport>> = {
   "one-rack-out": report(
     [
       line({
-        key: "watch:0192f000-0000-7000-8000-0000000000a1",
-        kind: "watch",
-        count: 41,
-        sentence: rack,
-        evidence: "41 of them have the label rack:r12, and no other host.",
-        path: "/fleet?state=stale",
-        taken,
-      }),
-      line({
         key: "state:queue_at_risk",
         kind: "state",
         severity: "warning",
@@ -94,6 +85,15 @@ export const preparedFleets: Readonly<Record<string, NowReport>> = {
         since: minutesAgo(48),
         sentence: "3 hosts have a queue at risk, 3 more than an hour ago.",
         path: "/fleet?state=queue_at_risk",
+      }),
+      line({
+        key: "watch:0192f000-0000-7000-8000-0000000000a1",
+        kind: "watch",
+        count: 41,
+        sentence: rack,
+        evidence: "41 of them have the label rack:r12, and no other host.",
+        path: "/fleet?state=stale",
+        taken,
       }),
     ],
     { strip: figures(points(3, [3, 44, 44]), points(4e8, [3.4e8]), points(2, [0])) },

@@ -130,9 +130,13 @@ it("keeps what a person saw in the browser, and marks what is new when they come
 it("counts in the title of a tab out of view, which is no look at the page", async () => {
   const { page } = await visit("/watches");
   await page.clock.install();
-  let fleet = "calm";
+  let fleet = "nothing-enrolled";
   await page.route(now, (route) => route.fulfill({ json: preparedFleets[fleet] }));
   await page.goto("/");
+  await see(page, "Ask somebody with the scope admin to enroll the first host.");
+  expect(await page.getByRole("link", { name: "Enroll the first host" }).count()).toBe(0);
+  fleet = "calm";
+  await askAgain(page);
   await see(page, "Nothing needs you.");
   await page.evaluate(() => {
     Object.defineProperty(document, "visibilityState", { get: () => "hidden" });
@@ -158,6 +162,14 @@ it("says in a tab from before an upgrade that a page or an answer has changed, w
   await page.route(now, (route) => route.fulfill({ json: {} }));
   await follow(page, "Overview");
   await see(page, "The page cannot read the server's answer");
+  await page.unroute(now);
+  await press(page, "Reload");
+  await lineOf(page).waitFor();
+  await page.route(now, (route) => route.fulfill({ json: {} }));
+  await askAgain(page);
+  // What it shows already stays.
+  await see(page, "This page shows old data.");
+  await lineOf(page).waitFor();
   await page.unroute(now);
   await press(page, "Reload");
   await lineOf(page).waitFor();
@@ -188,6 +200,16 @@ it("has no flaw with forty watches, long and right-to-left names, and a browser 
   await see(page, "43 things need you");
   await see(page, "Began 59 min ago.");
   await see(page, "And 3 more");
+  expect(await page.getByRole("button", { name: "Take" }).count()).toBe(0);
+  await page.getByText("35 more firing watches").click();
+  const last = "watch:0192f000-0000-7000-8000-000000000039";
+  await page.locator(`[id="${last}"]`).waitFor();
+  await page.getByText("35 more firing watches").click();
+  // The link of a message opens what is folded.
+  await page.evaluate((key) => {
+    location.hash = key;
+  }, last);
+  await page.locator(`[id="${last}"][aria-current=true]`).waitFor();
   // A name that is written from right to left does not reorder the words after it.
   const [name, after] = await page
     .getByRole("link", { name: "שרת ראשי 1”" })
@@ -196,7 +218,7 @@ it("has no flaw with forty watches, long and right-to-left names, and a browser 
     );
   expect(name).toBeLessThan(after ?? 0);
   await page.setViewportSize({ width: 390, height: 844 });
-  expect((await page.locator(".now-strip").boundingBox())?.height).toBeLessThan(80);
+  expect((await page.locator(".now-strip").boundingBox())?.height).toBeLessThan(96);
   await page.setViewportSize({ width: 1440, height: 900 });
   await page.getByText("Your scopes").click();
   await see(page, "directory has not been synced");

@@ -22,7 +22,8 @@ import { readFleetView } from "./view-rules.ts";
 
 /** Hosts that the report names for each kind. */
 const hostsNamed = 5;
-const soonestExpiry = {
+/** The page of the hosts whose certificates end first. */
+export const soonestExpiry = {
   sort: "certificate_not_after",
   order: "asc",
   limit: hostsNamed,
@@ -84,7 +85,8 @@ export const expiresBetween = (from: Date, until: Date): FleetFilter => ({
   condition: ["renewal_failed", "stale", "cert_expiring"],
 });
 
-const expiryOf = (row: FleetRow): FleetAhead["certificates"]["first"][number] => ({
+/** Returns when the certificate of a host ends, or its successor. */
+export const expiryOf = (row: FleetRow): FleetAhead["certificates"]["first"][number] => ({
   identity_id: row.identity_id,
   device_id: row.device_id,
   expires_at: new Date(row.successor_not_after ?? row.certificate_not_after).toISOString(),

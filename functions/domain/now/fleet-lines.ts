@@ -14,10 +14,13 @@ import {
 import { formatCount, formatCountOf } from "#proto/format.ts";
 import { plainLine } from "#proto/plain-text.ts";
 import { findCommonFactor } from "../fleet/find-cause.ts";
-import { expiresBetween } from "../fleet/look-ahead.ts";
+import { expiresBetween, expiryOf, soonestExpiry } from "../fleet/look-ahead.ts";
 import type { ViewCore } from "../fleet/rules.ts";
 import { readFleetView } from "../fleet/view-rules.ts";
 import { atUtc, type FoundLine, factorSentence, fleetPath } from "./lines.ts";
+
+/** A line of certificates names so many hosts. */
+const hostsNamed = 3;
 
 /** A line is critical if its first host loses something sooner. */
 const criticalHours = 6;
@@ -138,19 +141,22 @@ const findExpiring = async (view: ViewedFleet): Promise<FoundLine[]> => {
   // By whole hours, so that the address of the hosts changes once an hour.
   const from = Math.floor(view.rules.now.getTime() / hourMs) * hourMs;
   const filter = expiresBetween(new Date(from), new Date(from + (aheadHours + 1) * hourMs));
-  const soonest = { sort: "certificate_not_after", order: "asc", limit: 1, after: null } as const;
   const [count, { rows }] = await Promise.all([
     countHosts(view, [filter]),
-    findFleetPage(view, filter, soonest),
+    findFleetPage(view, filter, { ...soonestExpiry, limit: hostsNamed }),
   ]);
-  const [first] = rows;
-  const ends = first && Date.parse(first.successor_not_after ?? first.certificate_not_after);
+  const first = rows.map(expiryOf);
+  const ends = first.map((each) => `${plainLine(each.device_id)}, at ${atUtc(each.expires_at)}`);
   return lineAhead("certificates", {
     count,
-    severity: Number(ends) < from + criticalHours * hourMs ? "critical" : "warning",
+    severity:
+      Date.parse(first[0]?.expires_at ?? "") < from + criticalHours * hourMs
+        ? "critical"
+        : "warning",
     sentence: `${formatCountOf(count, "host loses its certificate", "hosts lose their certificates")} within ${aheadHours} h: renewal is late.`,
-    evidence: ends ? `First: ${plainLine(first.device_id)}, at ${atUtc(ends)}.` : null,
-    path: fleetPath(filter),
+    evidence: first.length === 0 ? null : `First: ${ends.join("; ")}.`,
+    // In the same order as the evidence.
+    path: `${fleetPath(filter)}&sort=${soonestExpiry.sort}`,
   });
 };
 

@@ -1,5 +1,4 @@
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
-import { rfc3339 } from "#kit/clock.ts";
 import type { FactorKind } from "#proto/fleet-health/factors.ts";
 import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
 import { formatCount, formatCountOf } from "#proto/format.ts";
@@ -29,7 +28,8 @@ export const fleetPath = (filter: FleetFilter): string => {
 };
 
 /** Returns a time in words, to the minute. */
-export const atUtc = (at: number): string => `${rfc3339(at).slice(0, 16).replace("T", " ")} UTC`;
+export const atUtc = (at: number | string): string =>
+  `${new Date(at).toISOString().slice(0, 16).replace("T", " ")} UTC`;
 
 /** The verb of each fact, which follows the number of hosts: `41 of them are on subnet 10.4.2.0/24`. */
 const factorVerbs: Readonly<Record<FactorKind, string>> = {

@@ -2,7 +2,7 @@ import type { Core } from "#functions/core.ts";
 import { findClaims } from "#functions/store/now/claims.ts";
 import { rfc3339, withTimeout } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
-import { type NowReport, nowKinds, nowLinesMax } from "#proto/now/report.ts";
+import { type NowLine, type NowReport, nowKinds, nowLinesMax } from "#proto/now/report.ts";
 import type { ViewCore } from "../fleet/rules.ts";
 import { findHold } from "../watch/watches.ts";
 import { takenBy } from "./claims.ts";
@@ -159,15 +159,19 @@ const worstFirst = (a: FoundLine, b: FoundLine) =>
   (a.since ?? "").localeCompare(b.since ?? "") ||
   a.key.localeCompare(b.key);
 
+const untakenFirst = (a: NowLine, b: NowLine) =>
+  Number(a.taken !== null) - Number(b.taken !== null);
+
 /** Returns the report of what was found, with who has taken which line. */
 export const reportNow = async (
   { db }: NowCore,
   { at, lines, strip, hosts, silenced, hold }: FoundNow,
 ): Promise<Omit<NowReport, "held_by"> & Pick<FoundNow, "hold">> => {
   const claims = new Map((await findClaims(db)).map((claim) => [claim.key, claim]));
+  const claimed = lines.map((line) => ({ ...line, taken: takenBy(line, claims) }));
   return {
     generated_at: rfc3339(at),
-    lines: lines.slice(0, nowLinesMax).map((line) => ({ ...line, taken: takenBy(line, claims) })),
+    lines: claimed.sort(untakenFirst).slice(0, nowLinesMax),
     lines_other: Math.max(0, lines.length - nowLinesMax),
     strip,
     hosts,

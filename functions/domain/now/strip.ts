@@ -4,27 +4,31 @@ import type { Executor } from "#functions/store/database/database.ts";
 import { findSeries } from "#functions/store/volume/report.ts";
 import { dayMs, hourMs, minuteMs, rfc3339 } from "#kit/clock.ts";
 import { changeActions } from "#proto/audit-actions.ts";
+import { formatCount } from "#proto/format.ts";
 import type { NowStrip } from "#proto/now/report.ts";
 import type { FleetNow } from "./fleet-lines.ts";
 import { fleetPath } from "./lines.ts";
 
 const stepMs = 15 * minuteMs;
 
-/** Returns how many hosts needed attention, by quarters of an hour. */
+/** Returns how many hosts are in trouble, by quarters of an hour, and how many were a day ago: what is as usual needs nobody. */
 export const fleetStrip = ({ view, summary, samples }: FleetNow): NowStrip => {
   const untilMs = Math.ceil(view.rules.now.getTime() / stepMs) * stepMs;
   const known = new Map(
     samples.map(({ at, needsAttention }) => [Math.floor(at.getTime() / stepMs), needsAttention]),
   );
+  const points = pointsOf(known, { untilMs, stepMs, absent: null });
+  const [before = null] = points;
+  const present = summary.needsAttention;
   return {
     name: "fleet",
-    label: "hosts need attention",
+    label: `${present === 1 ? "host" : "hosts"} in trouble${before === null ? "" : `, ${formatCount(before)} a day ago`}`,
     unit: "hosts",
-    present: summary.needsAttention,
+    present,
     path: fleetPath({ attention: ["needed"] }),
     step_seconds: stepMs / 1000,
     until: rfc3339(untilMs),
-    points: pointsOf(known, { untilMs, stepMs, absent: null }),
+    points,
   };
 };
 
@@ -52,11 +56,12 @@ export const changesStrip = async (db: Executor, now: number): Promise<NowStrip>
   const since = new Date(untilMs - dayMs);
   const known = await countEventsByHour(db, { actions: changeActions, since, by: "people" });
   const points = pointsOf(known, { untilMs, stepMs: hourMs, absent: 0 });
+  const present = points.reduce<number>((sum, count) => sum + (count ?? 0), 0);
   return {
     name: "changes",
-    label: "changes by people in 24 h",
+    label: `${present === 1 ? "change" : "changes"} by people in 24 h`,
     unit: "changes",
-    present: points.reduce<number>((sum, count) => sum + (count ?? 0), 0),
+    present,
     path: `/changes/audit?by=people&kind=change&since=${rfc3339(since.getTime())}`,
     step_seconds: hourMs / 1000,
     until: rfc3339(untilMs),

@@ -25,8 +25,11 @@ import {
   faceOf,
   figureText,
   firstSentence,
+  foldedWords,
+  groupLines,
   handoverText,
   tabTitle,
+  unfoldedMax,
 } from "./now-view.ts";
 import { Sentence } from "./sentence.tsx";
 
@@ -86,7 +89,7 @@ const Lead = (props: {
   known: NowReport;
   earlier: EarlierLook | undefined;
 }) => {
-  const { times } = usePageContext();
+  const { session, times } = usePageContext();
   const isOld = () => props.report.phase() === "stale";
   const age = () => ageText(props.known, props.report.asOf(), props.report.ageSeconds());
   const face = () => (isOld() ? (["info", "muted"] as const) : faceOf(props.known));
@@ -101,9 +104,18 @@ const Lead = (props: {
         </strong>
       </p>
       <Show when={props.known.hosts === 0}>
-        <a class="button button-primary" href="/fleet">
-          Enroll the first host
-        </a>
+        <Show
+          when={session()?.scopes.includes("admin")}
+          fallback={
+            <p>
+              Ask somebody with the scope <code>admin</code> to enroll the first host.
+            </p>
+          }
+        >
+          <a class="button button-primary" href="/fleet">
+            Enroll the first host
+          </a>
+        </Show>
       </Show>
       <div class="now-checked">
         {/* One text: the end of a text beside others moves with each second. */}
@@ -148,14 +160,24 @@ const Strip = (props: { of: readonly NowStrip[] }) => {
   );
 };
 
-/** The lines by their keys, so that each keeps its place and its focus while its words change. */
-const Lines = (props: { of: NowReport; earlier: EarlierLook | undefined; claims: Claims }) => {
+interface LinesProps {
+  of: NowReport;
+  earlier: EarlierLook | undefined;
+  claims: Claims;
+}
+
+/** The lines; many of a kind are folded, but the one that the address names is shown. */
+const Lines = (props: LinesProps) => {
   const location = useLocation();
-  const byKey = createMemo(() => new Map(props.of.lines.map((line) => [line.key, line])));
+  const groups = createMemo(() => groupLines(props.of.lines));
   const named = () => decoded(location.hash.slice(1));
-  const isGone = () => /^\w+:/.test(named()) && !byKey().has(named());
+  const isGone = () => /^\w+:/.test(named()) && props.of.lines.every(({ key }) => key !== named());
   createEffect(
-    on(named, (key) => document.getElementById(key)?.scrollIntoView({ block: "center" })),
+    on(named, (key) => {
+      const line = document.getElementById(key);
+      line?.closest("details")?.setAttribute("open", "");
+      line?.scrollIntoView({ block: "center" });
+    }),
   );
   return (
     <>
@@ -165,21 +187,24 @@ const Lines = (props: { of: NowReport; earlier: EarlierLook | undefined; claims:
         </p>
       </Show>
       <ol class="now-lines">
-        <For each={[...byKey().keys()]}>
-          {(key) => {
-            const line = createMemo<NowLine | undefined>((before) => byKey().get(key) ?? before);
+        <For each={[...groups().keys()]}>
+          {(name) => {
+            const lines = () => groups().get(name) ?? [];
+            const folded = () => lines().slice(unfoldedMax);
             return (
-              <Show when={line()}>
-                {(known) => (
-                  <Line
-                    of={known()}
-                    asOf={Date.parse(props.of.generated_at)}
-                    isNew={props.earlier?.isNew(known()) ?? false}
-                    isNamed={key === named()}
-                    claims={props.claims}
-                  />
-                )}
-              </Show>
+              <>
+                <LineItems {...props} lines={lines().slice(0, unfoldedMax)} named={named()} />
+                <Show when={folded().length > 0}>
+                  <li>
+                    <details>
+                      <summary>{foldedWords(folded(), props.earlier)}</summary>
+                      <ol class="now-lines">
+                        <LineItems {...props} lines={folded()} named={named()} />
+                      </ol>
+                    </details>
+                  </li>
+                </Show>
+              </>
             );
           }}
         </For>
@@ -195,6 +220,31 @@ const Lines = (props: { of: NowReport; earlier: EarlierLook | undefined; claims:
         )}
       </Show>
     </>
+  );
+};
+
+/** Some lines by their keys, so that each keeps its place and its focus while its words change. */
+const LineItems = (props: LinesProps & { lines: readonly NowLine[]; named: string }) => {
+  const byKey = createMemo(() => new Map(props.lines.map((line) => [line.key, line])));
+  return (
+    <For each={[...byKey().keys()]}>
+      {(key) => {
+        const line = createMemo<NowLine | undefined>((before) => byKey().get(key) ?? before);
+        return (
+          <Show when={line()}>
+            {(known) => (
+              <Line
+                of={known()}
+                asOf={Date.parse(props.of.generated_at)}
+                isNew={props.earlier?.isNew(known()) ?? false}
+                isNamed={key === props.named}
+                claims={props.claims}
+              />
+            )}
+          </Show>
+        );
+      }}
+    </For>
   );
 };
 

@@ -7,6 +7,8 @@ import {
   type EarlierLook,
   faceOf,
   firstSentence,
+  foldedWords,
+  groupLines,
   handoverText,
   tabTitle,
 } from "./now-view.ts";
@@ -82,24 +84,38 @@ it("V4: the age counts from when core looked, not from when the page asked for w
 it("a handover has the sentence, the figures and each line with its evidence, who has it, and its address", () => {
   const text = handoverText(fleet("one-rack-out"), { origin: "https://fleet.test", zone: "utc" });
   expect(text).toBe(`Now, 2026-01-15 03:12:00 UTC: One thing needs you. One more is taken.
-44 hosts need attention
+44 hosts in trouble, 3 a day ago
 324 MiB stored in 15 min
 0 changes in 15 min
 
-1. 41 hosts match “stale hosts”, which allows 5.
+1. 3 hosts have a queue at risk, 3 more than an hour ago.
+   warning, since 2026-01-15 02:24:00 UTC (48 min)
+   https://fleet.test/fleet?state=queue_at_risk
+
+2. 41 hosts match “stale hosts”, which allows 5.
    critical, since 2026-01-15 03:00:00 UTC (12 min)
    41 of them have the label rack:r12, and no other host.
    Taken by ada@example.test, 2026-01-15 03:08:00 UTC: network team is on it
    https://fleet.test/fleet?state=stale
 
-2. 3 hosts have a queue at risk, 3 more than an hour ago.
-   warning, since 2026-01-15 02:24:00 UTC (48 min)
-   https://fleet.test/fleet?state=queue_at_risk
-
 https://fleet.test/`);
   expect(handoverText(fleet("forty-watches"), { origin: "", zone: "utc" })).toContain(
     "And 3 more.",
   );
+});
+
+it("groups lines of a kind that are as urgent and as taken, and says what is folded, and how many are new", () => {
+  const [first, ...others] = fleet("forty-watches").lines;
+  if (first === undefined) throw new Error("no line");
+  const hours: NowLine = { ...first, kind: "hours" };
+  const groups = [...groupLines([...others, takenBy(first), hours]).values()];
+  expect(groups.map(({ length }) => length)).toEqual([39, 1, 1]);
+  const folded = groups[0]?.slice(5) ?? [];
+  expect(foldedWords(folded)).toBe("34 more firing watches");
+  expect(foldedWords(folded.slice(0, 1), since(fleet("forty-watches"), 7))).toBe(
+    "1 more firing watch, 1 new",
+  );
+  expect(foldedWords([hours, hours])).toBe("2 more like these");
 });
 
 it("a person's look before is the last one that they came back from after ten minutes", () => {

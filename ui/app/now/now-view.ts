@@ -3,6 +3,7 @@ import type { ShapeName } from "../design/icon.tsx";
 import {
   formatBytes,
   formatCount,
+  formatCountOf,
   formatDuration,
   formatTimestamp,
   plainText,
@@ -23,6 +24,23 @@ const countOf = (count: number, one: string, many = `${one}s`) =>
 /** Returns how many lines nobody has taken. */
 export const untakenOf = ({ lines, lines_other }: NowReport): number =>
   lines.filter(({ taken }) => taken === null).length + lines_other;
+
+/** Lines of a group beyond so many are folded. */
+export const unfoldedMax = 5;
+
+/** Groups lines that are of a kind, as urgent and as taken. */
+export const groupLines = (lines: readonly NowLine[]): Map<string, NowLine[]> =>
+  Map.groupBy(lines, ({ kind, severity, taken }) => `${kind} ${severity} ${taken !== null}`);
+
+/** Names folded lines: `35 more firing watches, 2 new`. */
+export const foldedWords = (lines: readonly NowLine[], earlier?: EarlierLook): string => {
+  const isFiring = lines[0]?.kind === "watch" && lines[0].severity === "critical";
+  const fresh = lines.filter((line) => earlier?.isNew(line)).length;
+  const words = isFiring
+    ? formatCountOf(lines.length, "more firing watch", "more firing watches")
+    : `${formatCount(lines.length)} more like these`;
+  return `${words}${fresh === 0 ? "" : `, ${formatCount(fresh)} new`}`;
+};
 
 /** Returns what the first sentence means at a glance: shape and tone. */
 export const faceOf = (report: NowReport): readonly [shape: ShapeName, tone: string] => {
