@@ -29,6 +29,10 @@ interface FileLines {
   readonly partial: boolean;
   /** The number of the piece of a longer record, from 1 on. */
   readonly part?: number | undefined;
+  /** Attributes of all of them. */
+  readonly shared?: Readonly<Record<string, string>>;
+  /** Attributes of each, as `encodeAttributes` returns them. */
+  readonly attributes?: readonly Buffer[] | undefined;
 }
 
 const lineKind = "log_line";
@@ -40,13 +44,17 @@ const offsetName = "file.offset";
  * There is no object for a line: what all of them share is encoded once, and copied before each one's offset and text.
  */
 export const batchLines = (lines: FileLines): RecordBatch => {
-  const { buffer, offset, bounds, starts } = lines;
+  const { buffer, offset, bounds, starts, attributes } = lines;
   const shared = encodeShared(lines);
   const startOf = (index: number): number => bounds[2 * index] ?? 0;
   const endOf = (index: number): number => bounds[2 * index + 1] ?? 0;
   const offsetOf = (index: number): number => offset + (starts?.[index] ?? startOf(index));
   const sizeOf = (index: number): number =>
-    sizeOfLine(shared.length, offsetOf(index), endOf(index) - startOf(index));
+    sizeOfLine(
+      shared.length + (attributes?.[index]?.length ?? 0),
+      offsetOf(index),
+      endOf(index) - startOf(index),
+    );
   const count = bounds.length / 2;
   let bytes = 0;
   let lineBytes = 0;
@@ -68,6 +76,7 @@ export const batchLines = (lines: FileLines): RecordBatch => {
       beginEnvelope(writer, sizeOf(index), sequence);
       shared.copy(writer.buffer, writer.at);
       writer.at += shared.length;
+      writer.at += attributes?.[index]?.copy(writer.buffer, writer.at) ?? 0;
       writeOffset(writer, offsetOf(index));
       writeNumber(writer, envelopeTags.payload, end - start);
       buffer.copy(writer.buffer, writer.at, start, end);
@@ -78,7 +87,7 @@ export const batchLines = (lines: FileLines): RecordBatch => {
 
 /** Returns the most that a line of this file adds to its own length in the queue. */
 export const measureLineOverhead = (
-  file: Pick<FileLines, "source" | "path" | "observedAtMs">,
+  file: Pick<FileLines, "source" | "path" | "observedAtMs" | "shared">,
 ): number =>
   sizeOfLine(
     encodeShared({ ...file, partial: true, part: Number.MAX_SAFE_INTEGER }).length,
@@ -99,14 +108,27 @@ const encodeShared = ({
   observedAtMs,
   partial,
   part,
+  shared = {},
 }: Omit<FileLines, "buffer" | "offset" | "bounds">): Buffer => {
-  const writer = { buffer: Buffer.allocUnsafe(256 + 3 * (source.length + path.length)), at: 0 };
+  const others = encodeAttributes(shared);
+  const bytes = 256 + 3 * (source.length + path.length) + others.length;
+  const writer = { buffer: Buffer.allocUnsafe(bytes), at: 0 };
   writeText(writer, envelopeTags.kind, lineKind);
   writeObservedAt(writer, observedAtMs);
   writeText(writer, envelopeTags.source, source);
   writeAttribute(writer, "file.path", path);
   if (partial) writeAttribute(writer, "file.partial", "true");
   if (part !== undefined) writeAttribute(writer, "file.part", `${part}`);
+  writer.at += others.copy(writer.buffer, writer.at);
+  return writer.buffer.subarray(0, writer.at);
+};
+
+/** Encodes attributes as fields of an envelope. */
+export const encodeAttributes = (attributes: Readonly<Record<string, string>>): Buffer => {
+  const entries = Object.entries(attributes);
+  const characters = entries.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
+  const writer = { buffer: Buffer.allocUnsafe(3 * characters + 16 * entries.length), at: 0 };
+  for (const [name, value] of entries) writeAttribute(writer, name, value);
   return writer.buffer.subarray(0, writer.at);
 };
 

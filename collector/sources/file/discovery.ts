@@ -43,6 +43,8 @@ export interface FileSourceConfig extends FilePatterns {
   readonly encoding?: Encoding;
   /** How lines are joined to records; without it, each is one. */
   readonly multiline?: MultilineConfig | undefined;
+  /** `containers`: they are logs of containers. */
+  readonly preset?: "containers" | undefined;
 }
 
 /** The dependencies of discovery. */

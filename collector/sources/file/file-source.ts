@@ -52,7 +52,14 @@ export const createFileSource = (
   const tails = new Map<string, Tail>();
   const ledgers = createLedgers(() => dependencies.checkpoints(fileCheckpoints));
   const stopping = new AbortController();
-  const counts = { lines: 0, dropped: 0, failures: 0, nul_bytes: 0, invalid_characters: 0 };
+  const counts = {
+    lines: 0,
+    dropped: 0,
+    failures: 0,
+    nul_bytes: 0,
+    invalid_characters: 0,
+    unparsed: 0,
+  };
   const fault = createReportedFault("source_failed", clock, `${name}: `);
   const waiting = createWaiting(clock);
   const storing = createStoring(name, dependencies, counts);
@@ -208,15 +215,18 @@ const createWaiting = (clock: Pick<Clock, "now" | "monotonic">) => {
 /** Creates the reports of what a tail could not store as it is. */
 const createReports = (
   source: string,
-  counts: { nul_bytes: number; invalid_characters: number },
+  counts: { nul_bytes: number; invalid_characters: number; unparsed: number },
   log: SourceDependencies["log"],
-): Pick<TailReports, "skipped" | "replaced"> => ({
+): Omit<TailReports, "truncated"> => ({
   skipped: (path, nulBytes) => {
     counts.nul_bytes += nulBytes;
     log.warn({ source, path, nul_bytes: nulBytes }, "skipped a hole of NULs");
   },
   replaced: (characters) => {
     counts.invalid_characters += characters;
+  },
+  unparsed: (lines) => {
+    counts.unparsed += lines;
   },
 });
 

@@ -1,3 +1,5 @@
+import type { StreamPositions } from "./position.ts";
+
 /** The lines of one read. */
 export interface Lines {
   /** Offsets in `chunk`, without line ends (`\n` or `\r\n`): start, end, start, end, … */
@@ -8,6 +10,21 @@ export interface Lines {
   readonly next: number;
   /** Bytes of NULs before text that were skipped: the hole that a truncation leaves under a writer that keeps its offset. */
   readonly nulBytes: number;
+  /** Of a container's log: what `bounds` are of, and the rest of its records. */
+  readonly container?: ContainerRecords;
+}
+
+/** The records of a container's log, whose texts are not those of the file. */
+export interface ContainerRecords {
+  readonly content: Buffer;
+  /** Where each record starts in the chunk. */
+  readonly starts: readonly number[];
+  /** Of each record, as `encodeAttributes` returns them. */
+  readonly attributes: readonly Buffer[];
+  /** How many are in no format of a container's log. */
+  readonly unparsed: number;
+  /** How far each stream is stored. */
+  readonly streams: StreamPositions;
 }
 
 /** The longest line that is stored whole. */

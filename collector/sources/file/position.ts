@@ -11,6 +11,13 @@ export const Print = v.object({
   sha256: v.string(),
 });
 
+/** How far the streams of a container's log are stored that are ahead of its offset, or within a record. */
+const StreamPositions = v.record(
+  v.string(),
+  v.object({ from: WholeNumber(), part: v.optional(WholeNumber()) }),
+);
+export type StreamPositions = Readonly<v.InferOutput<typeof StreamPositions>>;
+
 const Saved = v.object({
   path: v.string(),
   /** The file's own directory, in which it is renamed, if `path` leads there through a symbolic link. */
@@ -25,6 +32,7 @@ const Saved = v.object({
   size: v.optional(WholeNumber()),
   /** The number of the piece of a record that begins at `offset`; absent if a record begins there. */
   part: v.optional(WholeNumber()),
+  streams: v.optional(StreamPositions),
 });
 const SavedPosition = v.fallback(v.nullable(v.pipe(v.string(), v.parseJson(), Saved)), null);
 

@@ -9,7 +9,7 @@ import { joinLines, type Multiline } from "./multiline.ts";
 export type ReadUntil = "complete" | "joined" | "pause" | "file";
 
 /** How the records of a chunk are found. */
-interface RecordOptions {
+export interface RecordOptions {
   readonly charset: Charset;
   /** How lines are joined; undefined if each is a record. */
   readonly multiline: Multiline | undefined;

@@ -52,6 +52,7 @@ it("does not read from the old offset of a file that is rewritten between the ch
       },
       skipped: () => undefined,
       replaced: () => undefined,
+      unparsed: () => undefined,
     },
   );
   const tail = reader.open({ key: "1:1", file }, { path, offset: 0, head: noPrint });

@@ -8,6 +8,7 @@ import {
   type Encoding,
   suspectUtf16,
 } from "./charset.ts";
+import { containerLog } from "./containers.ts";
 import { type Lines, lineBytesMax } from "./lines.ts";
 import type { Multiline } from "./multiline.ts";
 import {
@@ -85,6 +86,8 @@ export interface TailReports {
   skipped(path: string, nulBytes: number): void;
   /** So many U+FFFD were stored for invalid bytes. */
   replaced(characters: number): void;
+  /** So many lines of a container's log are in no format of one. */
+  unparsed(lines: number): void;
 }
 
 /** How the files of a source are read. */
@@ -96,6 +99,8 @@ interface TailOptions {
   readonly encoding: Encoding;
   /** How lines are joined to records; undefined if each is one. */
   readonly multiline: Promise<Multiline | undefined>;
+  /** `containers`: they are logs of containers. */
+  readonly preset?: "containers" | undefined;
 }
 
 /** So many bytes of a file tell whether it has a byte order mark. */
@@ -140,10 +145,10 @@ const endOfNuls = async (
 /** Returns the position after what was found in a chunk, in which the position before is at `from`. */
 const positionAfter = async (
   file: LogFile,
-  { path, directory, offset, head, part = 1, size = 0 }: Position,
+  { path, directory, offset, head, part = 1, size = 0, streams }: Position,
   { chunk, from, found }: { chunk: Buffer; from: number; found: Lines },
 ): Promise<Position> => {
-  const { next, partial } = found;
+  const { next, partial, container } = found;
   const after = offset - from + next;
   const seenHead = offset === from ? printOf(chunk.subarray(0, printBytesMax)) : head;
   return {
@@ -154,6 +159,7 @@ const positionAfter = async (
     mark: printOf(chunk.subarray(Math.max(0, next - printBytesMax), next)),
     size: Math.max(after, size),
     ...(partial ? { part: part + 1 } : {}),
+    streams: container?.streams ?? streams,
   };
 };
 
@@ -171,11 +177,15 @@ const createAdmission = (lineOverheadBytes: number, growth: number, { part }: Po
 const startOfText = ({ offset }: Position, from: number, { markBytes, unit }: Charset): number =>
   offset === 0 ? markBytes : from + (offset % unit.bytes);
 
+/** How a file is read whose lines are records. */
+const lineLog = { attributesOf: () => ({}), find: findRecords, attributesBytesMax: 0 } as const;
+
 /** Creates the function that reads the next records of a file; null if the bytes before its position have changed. */
 const createRecordReader = (
-  { source, encoding, multiline: joining }: TailOptions,
+  { source, encoding, multiline: joining, preset }: TailOptions,
   { clock, log }: Pick<SourceDependencies, "clock" | "log">,
 ) => {
+  const format = preset === "containers" ? containerLog : lineLog;
   /** Returns how a file is read as text, which its first bytes may show. They are in `chunk` if that begins with the file. */
   const openCharset = async (tail: Tail, chunk: Buffer): Promise<Charset> => {
     const { path, file, position } = tail;
@@ -197,24 +207,31 @@ const createRecordReader = (
   return async (tail: Tail, buffer: Buffer, until: ReadUntil) => {
     const { path, file, position } = tail;
     const multiline = await joining;
-    const lineOverheadBytes = measureLineOverhead({ source, path, observedAtMs: clock.now() });
+    const shared = format.attributesOf(path);
+    const lineOverheadBytes =
+      measureLineOverhead({ source, path, observedAtMs: clock.now(), shared }) +
+      format.attributesBytesMax;
     for (let into = buffer, isLargest = false; ; isLargest = true) {
       const read = await readChunk(file, position, into);
       if (read === null) return null;
       const { chunk, from } = read;
       const text = tail.charset ?? (await openCharset(tail, chunk));
       const isFull = chunk.length === into.length;
-      const found = findRecords(chunk, startOfText(position, from, text), {
+      const { part, streams = {} } = position;
+      const found = format.find(chunk, startOfText(position, from, text), {
         charset: text,
         multiline,
         until,
         isFull,
         isLargest,
         admits: createAdmission(lineOverheadBytes, text.growth, position),
+        base: position.offset - from,
+        part,
+        streams,
       });
       if (found.bounds.length > 0 || !isFull || isLargest) {
         if (!found.partial) tail.large = undefined;
-        return { chunk, from, found, text };
+        return { chunk, from, found, text, shared };
       }
       tail.large ??= Buffer.allocUnsafeSlow(printBytesMax + lineBytesMax + lineEndBytesMax);
       into = tail.large;
@@ -244,12 +261,31 @@ const findBehindNuls = async (
 /** Returns what was found in a chunk as a batch of the queue. */
 const batchOf = (
   { path, offset, part }: Position,
-  { chunk, from, found, text }: { chunk: Buffer; from: number; found: Lines; text: Charset },
+  {
+    chunk,
+    from,
+    found,
+    text,
+    shared,
+  }: {
+    chunk: Buffer;
+    from: number;
+    found: Lines;
+    text: Charset;
+    shared: Readonly<Record<string, string>>;
+  },
   { source, at }: { source: string; at: number },
 ) => {
-  const { invalidCharacters, ...decoded } = decodeFileLines(text, chunk, found.bounds);
+  const { container } = found;
+  const { invalidCharacters, ...decoded } = decodeFileLines(
+    text,
+    container?.content ?? chunk,
+    found.bounds,
+  );
   const batch = batchLines({
     ...decoded,
+    ...(container && { starts: container.starts, attributes: container.attributes }),
+    shared,
     source,
     path,
     observedAtMs: at,
@@ -343,7 +379,7 @@ export const createTailReader = (
     if (read === null) return "truncated";
     const { chunk, from, found, text } = read;
     const start = startOfText(position, from, text);
-    if (found.next === start)
+    if (found.next === start && found.bounds.length === 0)
       return chunk[start] === 0 ? await skipNuls(tail, buffer, until, signal) : "nothing";
     const moved = await positionAfter(file, { ...position, size: seen?.size ?? 0 }, read);
     tail.ahead = moved;
@@ -354,6 +390,7 @@ export const createTailReader = (
     });
     if (invalidCharacters > 0) reports.replaced(invalidCharacters);
     if (found.nulBytes > 0) reports.skipped(path, found.nulBytes);
+    if (found.container) reports.unparsed(found.container.unparsed);
     tail.position = moved;
     tail.size = Math.max(tail.size, moved.size ?? 0);
     return "stored";

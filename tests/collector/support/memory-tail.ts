@@ -16,6 +16,8 @@ export interface MemoryTailOptions {
   encoding?: Encoding;
   multiline?: MultilineConfig;
   bufferBytes?: number;
+  preset?: "containers";
+  path?: string;
 }
 
 /** Creates a file in memory and a tail that follows it. */
@@ -23,8 +25,9 @@ export const createMemoryTail = async ({
   encoding = "utf-8",
   multiline: config,
   bufferBytes = 256 * 1024,
+  preset,
+  path = "/logs/app.log",
 }: MemoryTailOptions = {}) => {
-  const path = "/logs/app.log";
   const clock = createTestClock();
   const logged = createTestLog();
   const multiline: Multiline | undefined = config && (await createMultiline(config));
@@ -34,6 +37,7 @@ export const createMemoryTail = async ({
   let content = Buffer.alloc(0);
   let saved: Position = { path, offset: 0, head: noPrint };
   let replaced = 0;
+  let unparsed = 0;
   const stat = () => ({
     dev: 1,
     ino: 1,
@@ -53,7 +57,13 @@ export const createMemoryTail = async ({
     close: async () => undefined,
   };
   const reader = createTailReader(
-    { source: "file", partialAfterMs: 5_000, encoding, multiline: Promise.resolve(multiline) },
+    {
+      source: "file",
+      partialAfterMs: 5_000,
+      encoding,
+      multiline: Promise.resolve(multiline),
+      preset,
+    },
     {
       append: async (batch, { checkpoints = [] } = {}) => {
         if ("count" in batch && batch.count > 0)
@@ -71,6 +81,9 @@ export const createMemoryTail = async ({
       replaced: (characters) => {
         replaced += characters;
       },
+      unparsed: (lines) => {
+        unparsed += lines;
+      },
     },
   );
   const open = () => reader.open({ key: "1:1", file }, saved);
@@ -83,6 +96,7 @@ export const createMemoryTail = async ({
     logged,
     read,
     replaced: () => replaced,
+    unparsed: () => unparsed,
     /** Appends bytes, and has the tail read them. */
     write: async (bytes: Uint8Array | string) => {
       content = Buffer.concat([content, Buffer.from(bytes)]);

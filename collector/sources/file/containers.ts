@@ -1,0 +1,317 @@
+/*
+ * Reads the logs of containers. Each line has a stream, a time and a piece of a text; the pieces of one stream are joined, and so are the lines
+ * of one record. Streams are interleaved, so each has a position of its own: what one of them has after the unfinished record of another is
+ * stored at once, and passed over when it is read again. Invariant: a read begins at the earliest position of all streams.
+ */
+import * as v from "valibot";
+import { encodeAttributes } from "#collector/queue/line-batch.ts";
+import { endsAtHole, findLines, type Lines } from "./lines.ts";
+import { joinLines, type Multiline } from "./multiline.ts";
+import type { StreamPositions } from "./position.ts";
+import { findRecords, type RecordOptions } from "./records.ts";
+
+/** How the records of a container's log are found. */
+interface ContainerOptions extends RecordOptions {
+  /** The offset of the chunk's first byte in the file. */
+  readonly base: number;
+  /** The number of the piece of a line of more than 1 MiB with which the read begins. */
+  readonly part: number | undefined;
+  /** How far each stream is stored. */
+  readonly streams: StreamPositions;
+}
+
+const label = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?";
+const logPath = new RegExp(
+  `/(${label})_(${label}(?:\\.${label})*)_([0-9A-Za-z-]{1,64})/(${label})/(\\d{1,9})\\.log$`,
+);
+
+/** Returns whose log a path is, by the names that the kubelet gives; nothing for any other path. */
+const containerOf = (path: string): Record<string, string> => {
+  const [, namespace, pod, uid, container, restarts] = logPath.exec(path) ?? [];
+  if (!namespace || !pod || !uid || !container || !restarts || pod.length > 253) return {};
+  return {
+    "k8s.namespace.name": namespace,
+    "k8s.pod.name": pod,
+    "k8s.pod.uid": uid,
+    "k8s.container.name": container,
+    "k8s.container.restart_count": `${Number(restarts)}`,
+  };
+};
+
+/** A line as the runtime wrote it. `stream` is empty for one that is in neither format. */
+interface RuntimeLine {
+  readonly stream: string;
+  readonly time?: string;
+  readonly text: Buffer;
+  readonly isPiece: boolean;
+}
+
+const time = String.raw`\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d)`;
+const criPrefix = new RegExp(`^(${time}) (stdout|stderr) ([FP])(?::[^ ]{0,40})?(?: |$)`);
+const criPrefixBytesMax = 128;
+const dockerTime = new RegExp(`^${time}$`);
+const carriageReturn = 0x0d;
+const openBrace = 0x7b;
+
+const parseCriLine = (chunk: Buffer, start: number, end: number): RuntimeLine | undefined => {
+  const prefix = chunk.toString("latin1", start, Math.min(end, start + criPrefixBytesMax));
+  const [matched, writtenAt = "", stream = "", tag] = criPrefix.exec(prefix) ?? [];
+  if (matched === undefined) return undefined;
+  const isPiece = tag === "P";
+  // Within a text it is no line end.
+  const to = isPiece && chunk[end] === carriageReturn ? end + 1 : end;
+  return { stream, time: writtenAt, text: chunk.subarray(start + matched.length, to), isPiece };
+};
+
+const DockerLine = v.pipe(
+  v.string(),
+  v.parseJson(),
+  v.object({
+    log: v.string(),
+    stream: v.picklist(["stdout", "stderr"]),
+    time: v.pipe(v.string(), v.regex(dockerTime)),
+  }),
+);
+
+const parseDockerLine = (chunk: Buffer, start: number, end: number): RuntimeLine | undefined => {
+  const parsed = v.safeParse(DockerLine, chunk.toString("utf8", start, end));
+  if (!parsed.success) return undefined;
+  const { log, ...rest } = parsed.output;
+  const text = Buffer.from(log.replace(/\r?\n$/, ""));
+  return { ...rest, text, isPiece: !log.endsWith("\n") };
+};
+
+const parseLine = (chunk: Buffer, start: number, end: number): RuntimeLine =>
+  (chunk[start] === openBrace ? parseDockerLine : parseCriLine)(chunk, start, end) ?? {
+    stream: "",
+    text: chunk.subarray(start, end),
+    isPiece: false,
+  };
+
+/** A line as the container wrote it, or its beginning. */
+interface OutputLine {
+  /** Where its first piece is in the chunk. */
+  readonly start: number;
+  readonly time: string | undefined;
+  readonly pieces: Buffer[];
+  isWhole: boolean;
+}
+
+/** Joins the pieces of what is not stored of each stream. */
+const joinPieces = (
+  chunk: Buffer,
+  { bounds }: Lines,
+  isStored: (stream: string, start: number) => boolean,
+  isTorn: boolean,
+): Map<string, OutputLine[]> => {
+  const streams = new Map<string, OutputLine[]>();
+  for (let index = 0; index < bounds.length; index += 2) {
+    const [start = 0, end = 0] = bounds.slice(index, index + 2);
+    const isTornHere = isTorn && index === bounds.length - 2;
+    const { stream, time, text, isPiece } = isTornHere
+      ? { stream: "", time: undefined, text: chunk.subarray(start, end), isPiece: true }
+      : parseLine(chunk, start, end);
+    if (isStored(stream, start)) continue;
+    const lines = streams.get(stream) ?? [];
+    streams.set(stream, lines);
+    const before = lines.at(-1);
+    const line = before?.isWhole === false ? before : { start, time, pieces: [], isWhole: false };
+    if (line !== before) lines.push(line);
+    line.pieces.push(text);
+    line.isWhole = !isPiece;
+  }
+  return streams;
+};
+
+/** The lines of a stream one after the other in `content`, each with its bounds there. */
+interface StreamContent {
+  readonly lines: readonly OutputLine[];
+  readonly bounds: readonly number[];
+  readonly content: Buffer;
+}
+
+const newline = Buffer.from("\n");
+
+const layOut = (lines: readonly OutputLine[]): StreamContent => {
+  const bounds: number[] = [];
+  let at = 0;
+  for (const { pieces } of lines) {
+    const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+    bounds.push(at, at + length);
+    at += length + newline.length;
+  }
+  return {
+    lines,
+    bounds,
+    content: Buffer.concat(lines.flatMap(({ pieces }) => [...pieces, newline])),
+  };
+};
+
+/** A record of a stream. */
+interface ContainerRecord {
+  readonly start: number;
+  readonly text: Buffer;
+  readonly attributes: Buffer;
+}
+
+/** The records of a stream that are to be stored, and where the rest of it begins in the chunk. */
+interface StreamRead {
+  readonly records: ContainerRecord[];
+  readonly rest: number | undefined;
+  readonly part: number | undefined;
+}
+
+/** Each line is a record. */
+const single: Multiline = { maxLines: 1, timeoutMs: 0, endOf: (_, first) => first + 1 };
+
+/** What of a stream may be stored. */
+interface StreamOptions extends Pick<ContainerOptions, "charset" | "multiline" | "admits"> {
+  readonly part: number | undefined;
+  /** Whether nothing continues its last record, its last piece, or either, since no chunk holds more. */
+  readonly isLast: boolean;
+  readonly isLastPiece: boolean;
+  readonly isCut: boolean;
+}
+
+const readStream = (
+  stream: string,
+  { lines, bounds, content }: StreamContent,
+  { charset, multiline = single, admits, isLast, isLastPiece, isCut, ...before }: StreamOptions,
+): StreamRead => {
+  const records: ContainerRecord[] = [];
+  let { part } = before;
+  const add = (first: OutputLine, from: number, to: number, partial: boolean) => {
+    const { start, time } = first;
+    const number = part ?? (partial ? 1 : undefined);
+    part = partial && number !== undefined ? number + 1 : undefined;
+    const attributes = encodeAttributes({
+      ...(stream === "" ? {} : { "log.iostream": stream }),
+      ...(time === undefined ? {} : { "log.time": time }),
+      ...(partial ? { "file.partial": "true" } : {}),
+      ...(number === undefined ? {} : { "file.part": `${number}` }),
+    });
+    records.push({ start, text: content.subarray(from, to), attributes });
+  };
+  const whole = lines.at(-1)?.isWhole ? lines.length : lines.length - 1;
+  const next = bounds[2 * whole] ?? content.length;
+  const joined = joinLines(
+    { bounds: bounds.slice(0, 2 * whole), partial: false, next, nulBytes: 0 },
+    {
+      multiline,
+      text: (start, end) => charset.text(content, start, end),
+      cutAt: isCut ? next : undefined,
+      isLast,
+      admits,
+    },
+  );
+  const indexes = new Map(lines.map((_, index) => [bounds[2 * index] ?? 0, index]));
+  const lineAt = (at: number) => lines[indexes.get(at) ?? lines.length];
+  for (let index = 0; index < joined.bounds.length; index += 2) {
+    const [from = 0, to = 0] = joined.bounds.slice(index, index + 2);
+    const line = lineAt(from);
+    if (line !== undefined) add(line, from, to, joined.partial);
+  }
+  const left = lineAt(joined.next);
+  const isOpen = left?.isWhole === false;
+  if (!left || !isOpen || !(isLastPiece || (isCut && records.length === 0)))
+    return { records, rest: left?.start, part };
+  add(left, joined.next, content.length - newline.length, true);
+  return { records, rest: undefined, part };
+};
+
+/** Returns what was read as the lines of a batch, with the position of each stream. */
+const found = (
+  reads: ReadonlyMap<string, StreamRead>,
+  { next: end, nulBytes }: Lines,
+  { base, streams }: ContainerOptions,
+): Lines => {
+  const records = [...reads.values()].flatMap((read) => read.records);
+  records.sort((a, b) => a.start - b.start);
+  const bounds: number[] = [];
+  for (const { text } of records) {
+    const at = bounds.at(-1) ?? 0;
+    bounds.push(at, at + text.length);
+  }
+  const positions = new Map<string, StreamPositions[string]>();
+  for (const stream of new Set([...Object.keys(streams), ...reads.keys()])) {
+    const { rest, part } = reads.get(stream) ?? { rest: undefined, ...streams[stream] };
+    const from = base + end;
+    positions.set(stream, {
+      from: rest === undefined ? Math.max(streams[stream]?.from ?? 0, from) : base + rest,
+      ...(part === undefined ? {} : { part }),
+    });
+  }
+  const next = Math.min(base + end, ...positions.values().map(({ from }) => from));
+  const isAhead = ({ from, part }: StreamPositions[string]) => from > next || part !== undefined;
+  return {
+    bounds,
+    partial: false,
+    next: next - base,
+    nulBytes,
+    container: {
+      content: Buffer.concat(records.map(({ text }) => text)),
+      starts: records.map(({ start }) => start),
+      attributes: records.map(({ attributes }) => attributes),
+      unparsed: reads.get("")?.records.length ?? 0,
+      streams: Object.fromEntries([...positions].filter(([, position]) => isAhead(position))),
+    },
+  };
+};
+
+const recordsIn = (
+  chunk: Buffer,
+  from: number,
+  options: ContainerOptions,
+  isFinal: boolean,
+): Lines => {
+  const { charset, until, isFull, isLargest, base, part, streams } = options;
+  const { unit } = charset;
+  const lines = findLines(chunk, from, {
+    unit,
+    final: isFinal,
+    stopsAtHole: true,
+    admits: () => true,
+  });
+  // A line of more than 1 MiB is stored as it stands.
+  if (lines.partial || part !== undefined)
+    return findRecords(chunk, from, { ...options, multiline: undefined });
+  const isTorn = isFinal && until === "pause" && lines.next === chunk.length;
+  const isStored = (stream: string, start: number) => base + start < (streams[stream]?.from ?? 0);
+  const outputs = joinPieces(chunk, lines, isStored, isTorn);
+  const isAtHole = endsAtHole(chunk, lines, unit);
+  const read = (cut?: string) =>
+    new Map(
+      [...outputs].map(([stream, output]) => [
+        stream,
+        readStream(stream, layOut(output), {
+          ...options,
+          part: streams[stream]?.part,
+          isLast: isAtHole || (until !== "complete" && !isFull),
+          isLastPiece: isAtHole || ((until === "pause" || until === "file") && !isFull),
+          isCut: stream === cut,
+        }),
+      ]),
+    );
+  const complete = read();
+  const result = found(complete, lines, options);
+  if (result.bounds.length > 0 || !isFull || !isLargest) return result;
+  const [stuck] = [...complete].find(([, { rest }]) => rest === result.next) ?? [];
+  return stuck === undefined ? result : found(read(stuck), lines, options);
+};
+
+/** Finds the records of a chunk of a container's log from `from` on, as `findRecords` does those of other files. */
+const findContainerRecords = (chunk: Buffer, from: number, options: ContainerOptions): Lines => {
+  const { until, isFull } = options;
+  const complete = recordsIn(chunk, from, options, until === "file" && !isFull);
+  const isPaused = until === "pause" && !isFull;
+  return isPaused && complete.bounds.length === 0 && complete.next === from
+    ? recordsIn(chunk, from, options, true)
+    : complete;
+};
+
+/** How a container's log is read: the attributes of its file, its records, and the most that the attributes of one take. */
+export const containerLog = {
+  attributesOf: containerOf,
+  find: findContainerRecords,
+  attributesBytesMax: 192,
+} as const;
