@@ -306,3 +306,17 @@ it("never throws, whatever the text", () => {
     { numRuns: runsOf(500) },
   );
 });
+
+it("reads the logs of all pods but the collector's own by a preset, and requires paths without one", () => {
+  const parsed = parseCollectorConfig(
+    `${minimal}sources: [{type: file, preset: containers, exclude: [/var/log/pods/kube-system_*/**]}]`,
+  );
+  expect(parsed.ok && parsed.config.sources[0]).toMatchObject({
+    include: ["/var/log/pods/*/*/*.log"],
+    exclude: ["/var/log/pods/kube-system_*/**", "/var/log/pods/fleet-collector_*/**"],
+    preset: "containers",
+  });
+  expect(errorsOf(`${minimal}sources: [{type: file}]`)).toMatchObject([
+    { path: "sources.0.include", message: "is required" },
+  ]);
+});

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { inCamelCase } from "../values.ts";
 import { CollectorConfigYaml } from "./schema.ts";
-import { otlpGrpcListen, otlpHttpListen } from "./sources.ts";
+import { otlpGrpcListen, otlpHttpListen, podLogs } from "./sources.ts";
 import {
   type ConfigTextError,
   configErrorsMax,
@@ -73,8 +73,13 @@ type Wire = v.InferOutput<typeof CollectorConfigYaml>;
 const toSource = (source: Wire["sources"][number]) => {
   if (source.type === "host_metrics") return inCamelCase(source);
   if (source.type === "file") {
-    const { multiline, ...rest } = source;
-    return { ...inCamelCase(rest), ...(multiline && { multiline: inCamelCase(multiline) }) };
+    const { multiline, include = podLogs.include, exclude, ...rest } = source;
+    return {
+      ...inCamelCase(rest),
+      include,
+      exclude: rest.preset === undefined ? exclude : [...exclude, podLogs.own],
+      ...(multiline && { multiline: inCamelCase(multiline) }),
+    };
   }
   const { type, grpc, http } = source;
   if (grpc === undefined && http === undefined)

@@ -116,49 +116,65 @@ const Pattern = v.pipe(
   v.maxBytes(1024, "must be at most 1 KiB"),
 );
 
-const FileSource = v.strictObject({
-  type: v.literal("file"),
-  /** of a `file` source: paths, with `*`, as `/var/log/app/*.log` */
-  include: v.pipe(v.array(Path), v.minLength(1, "must name at least one path"), v.maxLength(256)),
-  /** paths that it leaves out */
-  exclude: v.optional(v.pipe(v.array(Path), v.maxLength(256)), []),
-  /** where a file begins that it did not know: `end` or `beginning` */
-  start_at: v.optional(v.picklist(["beginning", "end"]), "end"),
-  /** whether `**` descends into linked directories */
-  follow_links: v.optional(v.boolean(), false),
-  /** whether `*`, `**` and `?` match names that begin with a dot */
-  hidden: v.optional(v.boolean(), false),
-  /** a last line without its end is stored after this time, with `file.partial` */
-  partial_after_ms: v.optional(integerBetween(100, 3_600_000), 5_000),
-  /** as `utf-16le`, `latin1` or `gb18030`; none with states */
-  encoding: v.optional(v.picklist(encodings), "utf-8"),
-  /** joins lines to records, by one of these three: */
-  multiline: v.optional(
-    v.pipe(
-      section({
-        /** an RE2 expression for first lines of records */
-        start_pattern: v.optional(Pattern),
-        /** for last lines */
-        end_pattern: v.optional(Pattern),
-        /** stack traces of `java`, `python`, `go` or `dotnet` */
-        preset: v.optional(v.picklist(["java", "python", "go", "dotnet"])),
-        /** a longer record is cut */
-        max_lines: v.optional(integerBetween(1, 10_000), 500),
-        /** an incomplete record is stored after this time */
-        timeout_ms: v.optional(integerBetween(100, 3_600_000), 1_000),
-      }),
-      v.check(
-        ({ start_pattern, end_pattern, preset }) =>
-          [start_pattern, end_pattern, preset].filter((way) => way !== undefined).length === 1,
-        "must have exactly one of start_pattern, end_pattern and preset",
+/** The logs of a node's pods, and those of the collector among them, which would grow by themselves. */
+export const podLogs = {
+  include: ["/var/log/pods/*/*/*.log"],
+  own: "/var/log/pods/fleet-collector_*/**",
+};
+
+const FileSource = v.pipe(
+  v.strictObject({
+    type: v.literal("file"),
+    /** of a `file` source: paths, with `*`, as `/var/log/app/*.log`; required without `preset` */
+    include: v.optional(
+      v.pipe(v.array(Path), v.minLength(1, "must name at least one path"), v.maxLength(256)),
+    ),
+    /** paths that it leaves out */
+    exclude: v.optional(v.pipe(v.array(Path), v.maxLength(256)), []),
+    /** `containers`: [logs of containers](container-logs.md), by default those of all pods */
+    preset: v.optional(v.literal("containers")),
+    /** where a file begins that it did not know: `end` or `beginning` */
+    start_at: v.optional(v.picklist(["beginning", "end"]), "end"),
+    /** whether `**` descends into linked directories */
+    follow_links: v.optional(v.boolean(), false),
+    /** whether `*`, `**` and `?` match names that begin with a dot */
+    hidden: v.optional(v.boolean(), false),
+    /** a last line without its end is stored after this time, with `file.partial` */
+    partial_after_ms: v.optional(integerBetween(100, 3_600_000), 5_000),
+    /** as `utf-16le`, `latin1` or `gb18030`; none with states */
+    encoding: v.optional(v.picklist(encodings), "utf-8"),
+    /** joins lines to records, by one of these three: */
+    multiline: v.optional(
+      v.pipe(
+        section({
+          /** an RE2 expression for first lines of records */
+          start_pattern: v.optional(Pattern),
+          /** for last lines */
+          end_pattern: v.optional(Pattern),
+          /** stack traces of `java`, `python`, `go` or `dotnet` */
+          preset: v.optional(v.picklist(["java", "python", "go", "dotnet"])),
+          /** a longer record is cut */
+          max_lines: v.optional(integerBetween(1, 10_000), 500),
+          /** an incomplete record is stored after this time */
+          timeout_ms: v.optional(integerBetween(100, 3_600_000), 1_000),
+        }),
+        v.check(
+          ({ start_pattern, end_pattern, preset }) =>
+            [start_pattern, end_pattern, preset].filter((way) => way !== undefined).length === 1,
+          "must have exactly one of start_pattern, end_pattern and preset",
+        ),
       ),
     ),
+    /** the most files that it has open; the others wait in turn */
+    max_held_files: v.optional(integerBetween(1, 1_000_000), 10_000),
+    /** the most space of deleted files that it has open; then the oldest are closed unread, as gaps */
+    max_held_mb: v.optional(integerBetween(1, 1_048_576), 1_024),
+  }),
+  v.forward(
+    v.check(({ include, preset }) => (include ?? preset) !== undefined, "is required"),
+    ["include"],
   ),
-  /** the most files that it has open; the others wait in turn */
-  max_held_files: v.optional(integerBetween(1, 1_000_000), 10_000),
-  /** the most space of deleted files that it has open; then the oldest are closed unread, as gaps */
-  max_held_mb: v.optional(integerBetween(1, 1_048_576), 1_024),
-});
+);
 
 const HostMetricsSource = v.strictObject({
   type: v.literal("host_metrics"),

@@ -62,16 +62,15 @@ it("set only variables of core, web and compose.yaml in env files", () => {
 });
 
 it("show file sources that the collector accepts", () => {
-  const path = "docs/file-sources.md";
-  const shown = readDocument(path, readFileSync(path, "utf8")).blocks.filter(
-    ({ language }) => language === "yaml",
-  );
+  const shown = ["docs/file-sources.md", "docs/container-logs.md"]
+    .flatMap((path) => readDocument(path, readFileSync(path, "utf8")).blocks)
+    .filter(({ language }) => language === "yaml");
   const rest = `forwarder:
   endpoint: core.example.com:8443
   mtls: { cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem }
 buffer: { dir: /var/lib/svc-collector }
 `;
-  expect(shown).toHaveLength(3);
+  expect(shown).toHaveLength(4);
   for (const { text } of shown)
     expect(parseCollectorConfig(`${text}\n${rest}`)).toMatchObject({ ok: true });
 });

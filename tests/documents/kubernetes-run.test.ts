@@ -245,7 +245,7 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
       "/run/enrollment": inDir("enrollment"),
       "/etc/svc-collector/identity": inDir("identity", "identity"),
       "/var/lib/svc-collector": inDir("queue"),
-      "/var/log/pods": inDir("pods"),
+      "preset: containers": `preset: containers, include: ["${inDir("pods")}/*/*/*.log"]`,
     };
     const enroll = () =>
       spawnSync(

@@ -28,9 +28,9 @@ describe("the log of a container", () => {
         "k8s.container.name": "nginx",
         "k8s.container.restart_count": "3",
         "log.iostream": "stdout",
-        "log.time": at(1),
+        "log.record.time": at(1),
       },
-      { "log.iostream": "stderr", "log.time": at(0) },
+      { "log.iostream": "stderr", "log.record.time": at(0) },
     ]);
     expect(tail.texts()).toEqual(["GET /", ""]);
   });
@@ -41,7 +41,7 @@ describe("the log of a container", () => {
     expect(tail.texts()).toEqual(['said "hä\\n and more', "warn"]);
     expect(tail.records[1]?.attributes).toMatchObject({
       "log.iostream": "stderr",
-      "log.time": at(0),
+      "log.record.time": at(0),
     });
   });
 

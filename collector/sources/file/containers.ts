@@ -186,7 +186,7 @@ const readStream = (
     part = partial && number !== undefined ? number + 1 : undefined;
     const attributes = encodeAttributes({
       ...(stream === "" ? {} : { "log.iostream": stream }),
-      ...(time === undefined ? {} : { "log.time": time }),
+      ...(time === undefined ? {} : { "log.record.time": time }),
       ...(partial ? { "file.partial": "true" } : {}),
       ...(number === undefined ? {} : { "file.part": `${number}` }),
     });

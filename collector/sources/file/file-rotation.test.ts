@@ -74,6 +74,7 @@ describe("links and directories", () => {
       failures: 0,
       nul_bytes: 0,
       invalid_characters: 0,
+      unparsed: 0,
       gaps: 0,
       gap_bytes: 0,
       waiting: 0,

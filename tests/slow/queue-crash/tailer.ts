@@ -6,13 +6,18 @@ import { systemClock } from "#kit/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { openTestQueue } from "#tests/support/queue.ts";
 
-// The program of the tailing test: follows `<dir>/*.log` into `<dir>/queue` and reports its last sequence, until it is killed.
-const [dir = ""] = process.argv.slice(2);
+// The program of the tailing tests: follows `<dir>/*.log`, or the pods' logs in `<dir>/pods`, into `<dir>/queue` and reports its last sequence,
+// until it is killed.
+const [dir = "", preset] = process.argv.slice(2);
+const files =
+  preset === "containers"
+    ? ({ include: [join(dir, "pods/*/*/*.log")], preset } as const)
+    : { include: [join(dir, "*.log")] };
 const queue = openTestQueue(join(dir, "queue"), { maxDiskUsageBytes: 1_000_000_000 });
 const { append, checkpoints } = queue;
 const { refused } = queue.accounts;
 const source = createFileSource(
-  { include: [join(dir, "*.log")], exclude: [], startAt: "beginning", rules: { neverRead: [] } },
+  { ...files, exclude: [], startAt: "beginning", rules: { neverRead: [] } },
   {
     append,
     refused,
