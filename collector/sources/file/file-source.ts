@@ -52,14 +52,7 @@ export const createFileSource = (
   const tails = new Map<string, Tail>();
   const ledgers = createLedgers(() => dependencies.checkpoints(fileCheckpoints));
   const stopping = new AbortController();
-  const counts = {
-    lines: 0,
-    dropped: 0,
-    failures: 0,
-    nul_bytes: 0,
-    invalid_characters: 0,
-    unparsed: 0,
-  };
+  const counts = { ...noCounts };
   const fault = createReportedFault("source_failed", clock, `${name}: `);
   const waiting = createWaiting(clock);
   const storing = createStoring(name, dependencies, counts);
@@ -181,6 +174,15 @@ export const createFileSource = (
       ...closing.counters(),
     }),
   };
+};
+
+const noCounts = {
+  lines: 0,
+  dropped: 0,
+  failures: 0,
+  nul_bytes: 0,
+  invalid_characters: 0,
+  unparsed: 0,
 };
 
 /** The defaults: the most files that are open, and how they are read. */
