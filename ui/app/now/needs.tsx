@@ -213,11 +213,9 @@ const Lines = (props: LinesProps) => {
         <p>And {formatCount(props.of.lines_other)} more, less urgent than these.</p>
       </Show>
       <Show when={props.of.silenced}>
-        {(silenced) => (
-          <a class="quiet" href="/watches">
-            <Sentence text={silenced()} />
-          </a>
-        )}
+        <a class="quiet" href="/watches">
+          <Sentence text={props.of.silenced ?? ""} />
+        </a>
       </Show>
     </>
   );
@@ -295,32 +293,24 @@ const Line = (props: {
   );
 };
 
-/** Who has taken a line, with the button that releases it; else the button that takes it. */
+/** Who has taken a line, and the button that takes or releases it. */
 const Claim = (props: { of: NowLine; asOf: number; claims: Claims }) => {
   const { session, times } = usePageContext();
-  const mayWrite = () => session()?.scopes.includes("admin");
+  const change = () =>
+    props.of.taken ? void props.claims.release(props.of.taken) : props.claims.open(props.of);
   return (
     <div class="now-claim">
-      <Show
-        when={props.of.taken}
-        fallback={
-          <Show when={mayWrite()}>
-            <Button onClick={() => props.claims.open(props.of)}>Take</Button>
-          </Show>
-        }
-      >
+      <Show when={props.of.taken}>
         {(taken) => (
-          <>
-            <p title={times.text(taken().at)}>
-              {claimText(taken(), (at) =>
-                formatShortTimestamp(at, props.asOf, times.zone()).replace(/:\d\d$/, ""),
-              )}
-            </p>
-            <Show when={mayWrite()}>
-              <Button onClick={() => void props.claims.release(taken())}>Release</Button>
-            </Show>
-          </>
+          <p title={times.text(taken().at)}>
+            {claimText(taken(), (at) =>
+              formatShortTimestamp(at, props.asOf, times.zone()).replace(/:\d\d$/, ""),
+            )}
+          </p>
         )}
+      </Show>
+      <Show when={session()?.scopes.includes("admin")}>
+        <Button onClick={change}>{props.of.taken ? "Release" : "Take"}</Button>
       </Show>
     </div>
   );

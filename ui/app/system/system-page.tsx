@@ -88,20 +88,12 @@ const LastOutages = (props: { outages: SystemReport["outages"] }) => (
     none="None. A failed check is no outage while a core listens."
   >
     {(outage) => (
-      <Show
-        when={outage.ended_at}
-        fallback={
-          <strong>
-            Since <Time at={outage.began_at} />: no core listens.
-          </strong>
-        }
-      >
-        {(at) => (
-          <>
-            <Time at={outage.began_at} /> to <Time at={at()} />
-          </>
-        )}
-      </Show>
+      <>
+        <Time at={outage.began_at} /> to{" "}
+        <Show when={outage.ended_at} fallback="now: no core listens">
+          {(at) => <Time at={at()} />}
+        </Show>
+      </>
     )}
   </List>
 );
