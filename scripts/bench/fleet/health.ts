@@ -1,6 +1,7 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { readFleetView } from "#functions/domain/fleet/view-rules.ts";
+import { createNowFinder } from "#functions/domain/now/report-now.ts";
 import { countFleet } from "#functions/store/fleet/facets.ts";
 import { type FleetPageRequest, findFleetPage } from "#functions/store/fleet/host-rows.ts";
 import { summarizeFleet } from "#functions/store/fleet/summary.ts";
@@ -54,6 +55,7 @@ const filters: Readonly<Record<string, FleetFilter>> = {
   "failed authentication": { auth: ["failed"] },
   dropped: { droppedMoreThan: 0 },
   "queue by share": { queueAbovePercent: 50 },
+  "queue full within 72 h": { queueFullWithinSeconds: 259_200 },
   "queue by size": { queueAboveBytes: 10_485_760 },
   "expires in a range": {
     expires: ["2026-01-01T00:00:00Z..2027-01-01T00:00:00Z"],
@@ -96,6 +98,7 @@ export const healthBench: Bench = async (args) => {
   const pages = await measurePages(lab, options);
   const operators = await measureOperators(lab);
   const parts = await measureParts(lab, rounds * 3);
+  const now = await measureNow(lab);
   // For core it is an hour later, and no host has sent a heartbeat: each has a row.
   lab.setAhead(3_600_000);
   const beforeCsv = await load.stop();
@@ -108,6 +111,7 @@ export const healthBench: Bench = async (args) => {
   return describeHealth({
     ...pages,
     ...parts,
+    now,
     options,
     operators,
     csv,
@@ -173,6 +177,19 @@ const measureOperators = async ({ get }: Lab): Promise<Samples> => {
   return operators;
 };
 
+/** Measures *Now*: a whole look of core, and what people wait who share one. */
+const measureNow = async ({ core, get }: Lab): Promise<Samples> => {
+  const now = new Samples();
+  const { viewsShared: _, ...unshared } = core;
+  const find = createNowFinder(unshared);
+  await get("../now");
+  for (let round = 0; round < 20; round++) {
+    if (round % 4 === 0) await now.time("look", () => find());
+    await now.time("route", async () => (await get("../now")).text());
+  }
+  return now;
+};
+
 /** Measures the summary and the facets of each filter, and bare statements of the same table. */
 const measureParts = async ({ core, database, get }: Lab, rounds: number) => {
   const parts = new Samples();
@@ -205,6 +222,7 @@ interface Measured {
   atRoute: Samples;
   loopDelay: ReturnType<typeof monitorEventLoopDelay>;
   operators: Samples;
+  now: Samples;
   parts: Samples;
   floor: Samples;
   csv: Awaited<ReturnType<typeof downloadCsv>>;
@@ -214,7 +232,7 @@ interface Measured {
 }
 
 const describeHealth = (measured: Measured) => {
-  const { atDatabase, atRoute, loopDelay, operators, parts, floor } = measured;
+  const { atDatabase, atRoute, loopDelay, operators, now, parts, floor } = measured;
   const { csv, heartbeats, status, sizes } = measured;
   const { heartbeats: wanted, ...options } = measured.options;
   const figure = atRoute.p95();
@@ -227,6 +245,7 @@ const describeHealth = (measured: Measured) => {
     operators_ms: operators.p95(),
     summary_ms: summary,
     facets_ms: facets,
+    now_ms: now.p95("route"),
     csv_s: csv.seconds,
     csv_mb: csv.grown_mb,
     heartbeats: wanted > 0 ? heartbeats.per_second / wanted : null,
@@ -250,6 +269,7 @@ const describeHealth = (measured: Measured) => {
       operators_at_once_ms: times(operators),
       summary_ms: { p95: summary, slowest: parts.slowest("summary: ") },
       facets_ms: { p95: facets, slowest: parts.slowest("facets: ") },
+      now_ms: { p95: now.p95("route"), look: now.p95("look") },
       csv,
       heartbeats: { ...heartbeats, ...status },
       fleet_mb: sizes,

@@ -58,6 +58,7 @@ export const benchGoals = {
     operators_ms: below(150, "ms", "p95 for eight operators at once"),
     summary_ms: below(40, "ms", "p95 of the summary"),
     facets_ms: below(150, "ms", "p95 of the facets"),
+    now_ms: below(100, "ms", "p95 of `Now`, shared"),
     csv_s: below(5, "s", "a CSV of 100,000 rows"),
     csv_mb: below(50, "MB", "memory for it"),
     heartbeats: atLeast(0.95, "×", "statuses recorded beside, by `--heartbeats`"),
