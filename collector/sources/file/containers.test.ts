@@ -90,6 +90,38 @@ describe("the log of a container", () => {
     ]);
   });
 
+  it("does not wait for a stream that is silent while the other one writes", async () => {
+    const multiline = { startPattern: "^[^ ]", maxLines: 500, timeoutMs: 1_000 };
+    const tail = await createContainerTail({ multiline });
+    await tail.write(cri("error") + cri(" at a") + cri("1", { stream: "stderr", second: 0 }));
+    await tail.write(cri("2", { stream: "stderr", second: 1 }));
+    expect(tail.texts()).toEqual(["error\n at a", "1"]);
+    await tail.write(cri("half", { tag: "P", second: 2 }));
+    await tail.write(
+      [3, 5, 7].map((second) => cri(`${second}`, { stream: "stderr", second })).join(""),
+    );
+    expect(tail.texts().slice(2)).toEqual(["2", "half", "3", "5"]);
+    expect(tail.parts()[3]).toEqual(["1", "true"]);
+  });
+
+  it("numbers the pieces of a record of too many lines, over a kill", async () => {
+    const multiline = { startPattern: "^[^ ]", maxLines: 2, timeoutMs: 1_000 };
+    const tail = await createContainerTail({ multiline });
+    await tail.write(
+      ["one", " 2", " 3", " 4", " 5", "two", " 2"].map((text) => cri(text)).join(""),
+    );
+    tail.kill();
+    await tail.read();
+    await tail.finish();
+    expect(tail.texts()).toEqual(["one\n 2", " 3\n 4", " 5", "two\n 2"]);
+    expect(tail.parts()).toEqual([
+      ["1", "true"],
+      ["2", "true"],
+      ["3", undefined],
+      [undefined, undefined],
+    ]);
+  });
+
   it("stores a torn line after the partial time, as it stands", async () => {
     const tail = await createContainerTail();
     await tail.write(cri("whole") + cri("torn").slice(0, -3));

@@ -18,6 +18,8 @@ interface ContainerOptions extends RecordOptions {
   readonly part: number | undefined;
   /** How far each stream is stored. */
   readonly streams: StreamPositions;
+  /** A piece is stored after its stream was silent for so long. */
+  readonly partialAfterMs: number;
 }
 
 const label = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?";
@@ -95,6 +97,8 @@ interface OutputLine {
   readonly time: string | undefined;
   readonly pieces: Buffer[];
   isWhole: boolean;
+  /** When its last piece was written. */
+  endedAt: string | undefined;
 }
 
 /** Joins the pieces of what is not stored of each stream. */
@@ -115,10 +119,14 @@ const joinPieces = (
     const lines = streams.get(stream) ?? [];
     streams.set(stream, lines);
     const before = lines.at(-1);
-    const line = before?.isWhole === false ? before : { start, time, pieces: [], isWhole: false };
+    const line =
+      before?.isWhole === false
+        ? before
+        : { start, time, pieces: [], isWhole: false, endedAt: time };
     if (line !== before) lines.push(line);
     line.pieces.push(text);
     line.isWhole = !isPiece;
+    line.endedAt = time;
   }
   return streams;
 };
@@ -265,6 +273,7 @@ const recordsIn = (
   isFinal: boolean,
 ): Lines => {
   const { charset, until, isFull, isLargest, base, part, streams } = options;
+  const { multiline, partialAfterMs } = options;
   const { unit } = charset;
   const lines = findLines(chunk, from, {
     unit,
@@ -279,6 +288,8 @@ const recordsIn = (
   const isStored = (stream: string, start: number) => base + start < (streams[stream]?.from ?? 0);
   const outputs = joinPieces(chunk, lines, isStored, isTorn);
   const isAtHole = endsAtHole(chunk, lines, unit);
+  const endOf = (output: readonly OutputLine[]) => Date.parse(output.at(-1)?.endedAt ?? "");
+  const latest = Math.max(...outputs.values().map(endOf).filter(Number.isFinite));
   const read = (cut?: string) =>
     new Map(
       [...outputs].map(([stream, output]) => [
@@ -286,8 +297,14 @@ const recordsIn = (
         readStream(stream, layOut(output), {
           ...options,
           part: streams[stream]?.part,
-          isLast: isAtHole || (until !== "complete" && !isFull),
-          isLastPiece: isAtHole || ((until === "pause" || until === "file") && !isFull),
+          isLast:
+            isAtHole ||
+            (until !== "complete" && !isFull) ||
+            latest - endOf(output) >= (multiline?.timeoutMs ?? 0),
+          isLastPiece:
+            isAtHole ||
+            ((until === "pause" || until === "file") && !isFull) ||
+            latest - endOf(output) >= partialAfterMs,
           isCut: stream === cut,
         }),
       ]),

@@ -182,7 +182,7 @@ const lineLog = { attributesOf: () => ({}), find: findRecords, attributesBytesMa
 
 /** Creates the function that reads the next records of a file; null if the bytes before its position have changed. */
 const createRecordReader = (
-  { source, encoding, multiline: joining, preset }: TailOptions,
+  { source, encoding, multiline: joining, preset, partialAfterMs }: TailOptions,
   { clock, log }: Pick<SourceDependencies, "clock" | "log">,
 ) => {
   const format = preset === "containers" ? containerLog : lineLog;
@@ -228,6 +228,7 @@ const createRecordReader = (
         base: position.offset - from,
         part,
         streams,
+        partialAfterMs,
       });
       if (found.bounds.length > 0 || !isFull || isLargest) {
         if (!found.partial) tail.large = undefined;
