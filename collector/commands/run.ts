@@ -17,6 +17,7 @@ import {
   createHostMetricsSource,
   createReadHost,
 } from "../sources/host-metrics/host-metrics-source.ts";
+import { createJournaldSource } from "../sources/journald/journald-source.ts";
 import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
 import type { PositionedSourceDependencies, Source, SourceSettings } from "../sources/source.ts";
 import { SourceStartError } from "../sources/source-set.ts";
@@ -100,6 +101,8 @@ const createSources = (mounts: Mounts) => {
         return createFileSource(config, { ...dependencies, files });
       case "host_metrics":
         return createHostMetricsSource(config, dependencies, readHost);
+      case "journald":
+        return createJournaldSource(config, dependencies);
     }
   };
 };

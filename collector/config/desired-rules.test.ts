@@ -53,6 +53,19 @@ describe("rejectedChanges", () => {
     expect(reject(changed)).toEqual([`${key} must stay as it is on this host`]);
   });
 
+  it("allows a journald source only where file_roots has its directory, or that of the host's journal", () => {
+    const journal = (yaml: string, keys = "") =>
+      yaml.replace(/^sources: .*$/m, `sources: [{type: journald${keys}}]`);
+    const elsewhere = text.replace("file_roots: [/var/log, ", "file_roots: [");
+    const outside = ["sources.0.directory must stay inside management.file_roots of this host"];
+    expect(reject(journal(text))).toEqual([]);
+    expect(reject(journal(text, ", directory: /srv/logs/journal"))).toEqual([]);
+    for (const directory of ["/srv/logs/../keys", "/run/log/journal", "/srv/logs2"])
+      expect(reject(journal(text, `, directory: ${directory}`))).toEqual(outside);
+    expect(rejectedChanges(parse(elsewhere), parse(journal(elsewhere)))).toEqual(outside);
+    expect(rejectedChanges(parse(journal(elsewhere)), parse(journal(elsewhere)))).toEqual([]);
+  });
+
   describe("an OTLP listener", () => {
     const replaced = (yaml: string, otlp: string) =>
       yaml.replace(/^sources: .*$/m, `sources: [${otlp}]`);

@@ -21,20 +21,20 @@ const fixedKeys: readonly [key: string, value: (config: CollectorConfig) => unkn
 
 /**
  * Returns why a desired config may not replace the running one, a line for each fault; empty if it may. Both have absolute paths. Its
- * additional `file` sources must stay inside the running config's `file_roots`, and additional OTLP listeners on loopback or its
+ * additional `file` and `journald` sources must stay inside the running config's `file_roots`, and additional OTLP listeners on loopback or its
  * `listen_hosts`: who may publish configs may read logs, but not every file of every host, nor open a host to its network.
  */
 export const rejectedChanges = (running: CollectorConfig, desired: CollectorConfig): string[] => {
   const fixed = fixedKeys
     .filter(([, value]) => !isDeepStrictEqual(value(running), value(desired)))
     .map(([key]) => `${key} must stay as it is on this host`);
-  const outside = desired.sources.flatMap((source, index) =>
-    source.type !== "file" ||
-    running.sources.some((known) => isDeepStrictEqual(known, source)) ||
-    isInsideRoots(source.include, running.management.fileRoots)
+  const outside = desired.sources.flatMap((source, index) => {
+    const [key, patterns] = patternsOf(source);
+    return running.sources.some((known) => isDeepStrictEqual(known, source)) ||
+      isInsideRoots(patterns, running.management.fileRoots)
       ? []
-      : [`sources.${index}.include must stay inside management.file_roots of this host`],
-  );
+      : [`sources.${index}.${key} must stay inside management.file_roots of this host`];
+  });
   const widened = desired.sources.flatMap((source, index) =>
     source.type !== "otlp"
       ? []
@@ -46,6 +46,16 @@ export const rejectedChanges = (running: CollectorConfig, desired: CollectorConf
           ),
   );
   return [...fixed, ...outside, ...widened];
+};
+
+/** Where journald keeps the journal of a host. */
+const journalDirectory = "/var/log/journal";
+
+/** Returns the key of the paths that a source reads, and patterns of these. */
+const patternsOf = (source: SourceConfig): [key: string, patterns: readonly string[]] => {
+  if (source.type === "file") return ["include", source.include];
+  if (source.type !== "journald") return ["type", []];
+  return ["directory", [`${source.directory ?? journalDirectory}/*`]];
 };
 
 type Otlp = Extract<SourceConfig, { type: "otlp" }>;

@@ -6,6 +6,7 @@ import { createMounts } from "../files/mounts.ts";
 import { createFileSource } from "./file/file-source.ts";
 import { createSourceFiles } from "./file/source-files.ts";
 import { createHostMetricsSource } from "./host-metrics/host-metrics-source.ts";
+import { createJournaldSource, type JournaldSourceConfig } from "./journald/journald-source.ts";
 import { createOtlpSource } from "./otlp/otlp-source.ts";
 
 /** The counters that rise while a part does not do its work, by the condition that says so. */
@@ -22,6 +23,7 @@ const failures = {
     "gaps",
     "gap_bytes",
     "given_up",
+    "lost_entries",
     "oldest_record_age_seconds",
     "dropped_records_total",
   ],
@@ -36,8 +38,8 @@ const ofSenders = [
   "rejected_items",
   "repaired_strings",
 ];
-/** Counters of files that report no failure. */
-const ofFiles = ["nul_bytes", "invalid_characters"];
+/** Counters of files and the journal that report no failure; what is malformed is counted as refused. */
+const ofFiles = ["nul_bytes", "invalid_characters", "malformed", "cut_fields"];
 
 const dependencies = {
   append: async () => Promise.reject(new Error("unused")),
@@ -52,6 +54,14 @@ const files = {
   startAt: "beginning",
   rules: { neverRead: [] },
 } as const;
+const journal: JournaldSourceConfig = {
+  units: [],
+  identifiers: [],
+  priority: "debug",
+  startAt: "end",
+  directory: undefined,
+  namespace: undefined,
+};
 const sources = [
   createOtlpSource({}, dependencies),
   createFileSource(files, {
@@ -59,6 +69,7 @@ const sources = [
     files: createSourceFiles(createMounts(dependencies.clock)),
   }),
   createHostMetricsSource({ intervalSeconds: 60 }, dependencies, dependencies.append),
+  createJournaldSource(journal, dependencies),
 ];
 
 it("W3: each counter of a source or the queue has a condition, or needs none", () => {

@@ -175,6 +175,32 @@ it.each([
   ]);
 });
 
+it("parses a journald source, of one directory or one namespace", () => {
+  const parse = (keys: string) =>
+    parseCollectorConfig(`${minimal}sources: [{type: journald, ${keys}}]`);
+  const parsed = parse("units: [nginx], priority: warning, namespace: blue");
+  expect(parsed.ok && parsed.config.sources).toEqual([
+    {
+      type: "journald",
+      units: ["nginx"],
+      identifiers: [],
+      priority: "warning",
+      startAt: "end",
+      directory: undefined,
+      namespace: "blue",
+    },
+  ]);
+  for (const [keys, message] of [
+    ["namespace: blue, directory: /j", "must have either directory or namespace"],
+    ["directory: j", "must be an absolute path"],
+    ["priority: loud", 'must be "emerg" or'],
+  ] as const)
+    expect(parse(keys)).toMatchObject({
+      ok: false,
+      errors: [{ message: expect.stringContaining(message) }],
+    });
+});
+
 it("rejects an encoding with states", () => {
   const [error] = errorsOf(
     `${minimal}sources: [{type: file, include: [/a], encoding: iso-2022-jp}]`,

@@ -71,7 +71,7 @@ const expectation = (expected: string | null) => {
 type Wire = v.InferOutput<typeof CollectorConfigYaml>;
 
 const toSource = (source: Wire["sources"][number]) => {
-  if (source.type === "host_metrics") return inCamelCase(source);
+  if (source.type === "host_metrics" || source.type === "journald") return inCamelCase(source);
   if (source.type === "file") {
     const { multiline, include = podLogs.include, exclude, ...rest } = source;
     return {

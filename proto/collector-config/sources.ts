@@ -182,11 +182,47 @@ const HostMetricsSource = v.strictObject({
   interval_seconds: v.optional(integerBetween(1, 86_400), 60),
 });
 
+/** The priorities of journald, the most severe first: the index is the number of a `PRIORITY` field. */
+export const journalPriorities = [
+  "emerg",
+  "alert",
+  "crit",
+  "err",
+  "warning",
+  "notice",
+  "info",
+  "debug",
+] as const;
+
+const JournalNames = v.optional(v.pipe(v.array(Identifier(256)), v.maxLength(256)), []);
+
+const JournaldSource = v.pipe(
+  v.strictObject({
+    type: v.literal("journald"),
+    /** of a `journald` source: the units that it reads, as `nginx.service` or `app@*`; unset: all */
+    units: JournalNames,
+    /** the syslog identifiers that it reads; unset: all */
+    identifiers: JournalNames,
+    /** the least severe that it reads, as `warning` */
+    priority: v.optional(v.picklist(journalPriorities), "debug"),
+    /** where a journal begins that was never read: `end` or `beginning` */
+    start_at: v.optional(v.picklist(["beginning", "end"]), "end"),
+    /** a directory of journal files; unset: the journal of this host */
+    directory: v.optional(AbsolutePath),
+    /** a journal namespace of this host */
+    namespace: v.optional(Identifier(64)),
+  }),
+  v.check(
+    ({ directory, namespace }) => directory === undefined || namespace === undefined,
+    "must have either directory or namespace",
+  ),
+);
+
 /** One entry of `sources`. */
 export const SourceYaml = v.pipe(
   v.unknown(),
   v.check(isRecord, "must be a mapping"),
-  v.variant("type", [OtlpSource, FileSource, HostMetricsSource]),
+  v.variant("type", [OtlpSource, FileSource, HostMetricsSource, JournaldSource]),
 );
 
 /** Braces, character classes, extended globs and escapes, with which a pattern can hide a `..`. */
