@@ -95,6 +95,7 @@ const viewOf = ({ file, authorities, result }: Awaited<ReturnType<typeof verifyF
     },
     host_keys: authorities === null ? "from_file" : "given",
     blocks: result.blocks,
+    rules: result.rules,
     faults,
     notices: result.notices,
   };

@@ -7,6 +7,7 @@ import {
 } from "#client/index.ts";
 import { withoutUndefined } from "#kit/without-undefined.ts";
 import type { HourState } from "#proto/completeness/hour-state.ts";
+import { rulesText } from "#proto/completeness/rules-text.ts";
 import { connect } from "../terminal/connect.ts";
 import { type Column, printRows } from "../terminal/output.ts";
 import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
@@ -49,6 +50,7 @@ const hourColumns: readonly Column<HourRow>[] = [
     accepted: ({ figures }) => figures?.accepted,
     stored: ({ figures }) => figures?.stored,
     "short of": ({ shortages }) => shortagesText(shortages),
+    rules: ({ figures }) => rulesText(figures?.rules ?? []),
   },
 ];
 

@@ -1,6 +1,7 @@
 /** Accounts of hosts (`Account` in ingest.proto): the bytes that their signature and hash cover, and the losses that they state. */
 import { concatBytes } from "#kit/bytes.ts";
 import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
+import { addRule } from "./hour-state.ts";
 
 /** Why a collector did not accept records, in the order of `AccountRefusalReason`, which begins at 1. */
 export const sourceRefusals = ["queue_full", "too_large", "malformed", "retry"] as const;
@@ -25,7 +26,12 @@ export interface StatedLosses {
   /** Records that rules of its config dropped or changed. */
   filtered: number;
   redacted: number;
+  /** The same by rule. */
+  rules: ReadonlyMap<string, RuleCounts>;
 }
+
+/** The records that a rule dropped, and those that it changed. */
+export type RuleCounts = Pick<StatedLosses, "filtered" | "redacted">;
 
 /** The losses of an account that states none. */
 export const noLosses: StatedLosses = {
@@ -36,6 +42,7 @@ export const noLosses: StatedLosses = {
   fileGaps: 0,
   filtered: 0,
   redacted: 0,
+  rules: new Map(),
 };
 
 /** Returns the losses that an account states, each at most 2^53 - 1. */
@@ -45,16 +52,20 @@ export const statedLosses = (body: AccountBody): StatedLosses => {
     const name = sourceRefusals[reason - 1];
     if (name) totals[name] = limited(BigInt(totals[name] ?? 0) + records);
   }
-  const sumOf = (rules: AccountBody["filtered"]) =>
-    limited(rules.reduce((sum, { records }) => sum + records, 0n));
+  const rules = new Map<string, RuleCounts>();
+  const sumOf = (name: keyof RuleCounts) => {
+    for (const { rule, records } of body[name]) addRule(rules, rule, { [name]: limited(records) });
+    return limited(body[name].reduce((sum, { records }) => sum + records, 0n));
+  };
   return {
     refused: totals,
     expired: limited(body.expired),
     damaged: limited(body.damaged),
     fileGapBytes: limited(body.fileGapBytes),
     fileGaps: limited(body.fileGaps),
-    filtered: sumOf(body.filtered),
-    redacted: sumOf(body.redacted),
+    filtered: sumOf("filtered"),
+    redacted: sumOf("redacted"),
+    rules,
   };
 };
 

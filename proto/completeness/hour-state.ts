@@ -1,6 +1,6 @@
 /** The state of a host's hour: its only definition, for API, statements and page. */
 import { hourMs, minuteMs } from "#kit/clock.ts";
-import type { SourceRefusal, StatedLosses } from "./account.ts";
+import type { RuleCounts, SourceRefusal, StatedLosses } from "./account.ts";
 
 /** The states, in the words of the API. `undelivered`: complete, and not yet with every export. */
 export const hourStates = [
@@ -175,6 +175,7 @@ export interface HourAccounts extends RangeCounts, StatedLosses {
   covered: CoveredTime[];
   ranMs: number;
   refused: Partial<Record<SourceRefusal, number>>;
+  rules: Map<string, RuleCounts>;
   /** By export. */
   exportRejections: ExportRejection[];
   /** Why core refuses accounts of the hour. */
@@ -255,6 +256,7 @@ const noAccounts = (): HourAccounts => ({
   fileGaps: 0,
   filtered: 0,
   redacted: 0,
+  rules: new Map(),
   refused: {},
   exportRejections: [],
   faults: [],
@@ -264,6 +266,19 @@ const noAccounts = (): HourAccounts => ({
   xid: null,
   streamEnds: [],
 });
+
+/** Adds counts to those of their rule. */
+export const addRule = (
+  rules: Map<string, RuleCounts>,
+  rule: string,
+  { filtered = 0, redacted = 0 }: Partial<RuleCounts>,
+): void => {
+  const before = rules.get(rule);
+  rules.set(rule, {
+    filtered: (before?.filtered ?? 0) + filtered,
+    redacted: (before?.redacted ?? 0) + redacted,
+  });
+};
 
 /** Adds up the accounts of a host that touch the hour that begins at `startMs`. */
 export const sumHour = (startMs: number, all: readonly AccountFacts[]): HourAccounts => {
@@ -303,10 +318,11 @@ const addPlace = (sum: HourAccounts, account: AccountFacts) => {
 const addCounts = (sum: HourAccounts, account: AccountFacts) => {
   sum.isChecked &&= account.isChecked;
   for (const name of rangeCounts) sum[name] += account[name];
-  const { refused, ...losses } = account.stated;
+  const { refused, rules, ...losses } = account.stated;
   for (const name of Object.keys(losses) as (keyof typeof losses)[]) sum[name] += losses[name];
   for (const [reason, records] of Object.entries(refused) as [SourceRefusal, number][])
     sum.refused[reason] = (sum.refused[reason] ?? 0) + records;
+  for (const [rule, counts] of rules) addRule(sum.rules, rule, counts);
   for (const rejection of account.exportRejections) addRejection(sum.exportRejections, rejection);
 };
 

@@ -69,6 +69,10 @@ const HostHourView = v.strictObject({
       file_gap_bytes: v.number(),
       /** Records that the collector refused, by reason. */
       refused: v.record(v.string(), v.number()),
+      /** Records that rules of the host's config dropped and redacted before the queue, by rule; they are not among the accepted or not as they were. */
+      rules: v.array(
+        v.strictObject({ rule: v.string(), filtered: v.number(), redacted: v.number() }),
+      ),
       ran_seconds: v.number(),
       /** How far the host's clock was ahead of core's at most. */
       clock_ahead_seconds: v.number(),

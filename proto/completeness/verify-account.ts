@@ -114,7 +114,13 @@ export const createAccountCheck = (
       if (body) bodies.push(body);
     }
     checkChain();
-    checkCounts(line, { bodies, refused: accounts.length - bodies.length, entry, fault });
+    const rules = checkCounts(line, {
+      bodies,
+      refused: accounts.length - bodies.length,
+      entry,
+      fault,
+    });
+    for (const [rule, counts] of rules) result.rules.push({ host: line.host, rule, ...counts });
   };
 };
 
@@ -170,7 +176,7 @@ const checkBlocks = (
     fault("account_blocks", "these are not the blocks that core counted for this account");
 };
 
-/** Checks that a line has the counts of the host's accounts, and a state that they allow. */
+/** Checks that a line has the counts of the host's accounts, and a state that they allow. Returns the accounts' counts by rule. */
 const checkCounts = (
   line: StatementLine,
   {
@@ -196,7 +202,7 @@ const checkCounts = (
         "counts",
         `the line has ${name}=${count(name)}, the host's accounts ${counts[name] ?? 0}`,
       );
-  if (!isWhole(line)) return;
+  if (!isWhole(line)) return sums.rules;
   const before = bodies.reduce((sum, body) => sum + acknowledgedBefore(body), 0);
   if (refused > 0 || count("stored") + count("discarded") + before !== count("accepted"))
     fault("state", `the line says ${state}, and its counts do not`);
@@ -211,6 +217,7 @@ const checkCounts = (
     binding.some((queue) => queue.queueId === null || queue.queueId === queueId);
   if (!bodies.every(({ stopped, queueId }) => stopped || isNamed(queueId.toHex())))
     fault("state", `the line says ${state}, and has accounts of a queue that it does not name`);
+  return sums.rules;
 };
 
 /** Reports whether the state of a line says that all of the hour is stored. */

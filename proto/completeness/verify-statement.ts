@@ -2,6 +2,7 @@
 import { equalBytes } from "#kit/bytes.ts";
 import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
+import type { RuleCounts } from "./account.ts";
 import { hourStates } from "./hour-state.ts";
 import { isConsistent, isIncluded, leafHash, merkleRoot, type Sha256 } from "./merkle.ts";
 import { type LogCheckpoint, type NoteKey, openNote, parseCheckpoint } from "./signed-note.ts";
@@ -85,6 +86,8 @@ export interface StatementVerification {
   lines: { checked: number; isWhole: boolean };
   accounts: { checked: number; signed: number; unknownKey: number; refused: number };
   blocks: { checked: number; absent: number };
+  /** What the accounts in the file say of each rule: the first of all hosts. */
+  rules: ({ host: string; rule: string } & RuleCounts)[];
   faults: StatementFault[];
   notices: StatementNotice[];
 }
@@ -105,6 +108,7 @@ export const verifyStatement = async (
     lines: { checked: 0, isWhole: false },
     accounts: { checked: 0, signed: 0, unknownKey: 0, refused: 0 },
     blocks: { checked: 0, absent: 0 },
+    rules: [],
     faults: [],
     notices: [],
   };
@@ -128,6 +132,7 @@ export const verifyStatement = async (
     fault("lines", "the file has neither all lines nor those of one host");
   const checkAccounts = createAccountCheck(verifying);
   for (const { line, of } of lines) await checkAccounts(line, of);
+  result.rules.splice(listMax);
   return result;
 };
 

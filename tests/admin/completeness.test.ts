@@ -14,7 +14,7 @@ const host = await enroll("web-17");
 await enroll("web-18");
 const admin = adminAt();
 const first = clock.now() - (clock.now() % hourMs);
-await storeAccount(db, host.identity, first, { queueFull: 310 });
+await storeAccount(db, host.identity, first, { queueFull: 310, filtered: { "no-debug": 7 } });
 await clock.advance(first + hourMs + 20 * 60_000 - clock.now());
 const owner = "01920000-0000-7000-8000-000000000001";
 await settleHours(core, { owner, retentionDays: 400 });
@@ -43,7 +43,9 @@ it("shows the hours of a host, of a range and of a state, also as JSON", async (
     },
   ]);
   const table = await admin.run`completeness web-17 --from ${hour}`;
-  expect(table.out).toMatch(new RegExp(`^${hour} +short +1000 +1000 +dropped 310$`, "m"));
+  expect(table.out).toMatch(
+    new RegExp(`^${hour} +short +1000 +1000 +dropped 310 +no-debug dropped 7$`, "m"),
+  );
   expect(table.out).toMatch(/ not decided/);
 });
 

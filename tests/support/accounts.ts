@@ -8,6 +8,9 @@ import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 /** An account that a test stores, with what differs from one of a whole hour that core has in full. */
 export type StoredAccountChanges = Partial<Omit<AccountFacts, "stated" | "exportRejections">> & {
   queueFull?: number;
+  /** Records by rule. */
+  filtered?: Readonly<Record<string, number>>;
+  redacted?: Readonly<Record<string, number>>;
   number?: number;
   lastSequence?: number;
 };
@@ -30,7 +33,13 @@ export const storeAccount = async (
   hourMs: number,
   changes: StoredAccountChanges = {},
 ): Promise<void> => {
-  const { queueFull = 0, number = Math.floor(hourMs / 3_600_000), accepted = 1_000 } = changes;
+  const {
+    queueFull = 0,
+    filtered,
+    redacted,
+    number = Math.floor(hourMs / 3_600_000),
+    accepted = 1_000,
+  } = changes;
   const account = {
     fromMs: hourMs,
     toMs: hourMs + 3_600_000,
@@ -51,9 +60,12 @@ export const storeAccount = async (
   };
   const reason = sourceRefusals.indexOf("queue_full") + 1;
   const refusals = queueFull > 0 ? [{ reason, source: "otlp", records: BigInt(queueFull) }] : [];
+  const rulesOf = (counts: Readonly<Record<string, number>> = {}) =>
+    Object.entries(counts).map(([rule, records]) => ({ rule, records: BigInt(records) }));
+  const rules = { filtered: rulesOf(filtered), redacted: rulesOf(redacted) };
   const body = toBinary(
     AccountBodySchema,
-    create(AccountBodySchema, { hostId: host, refused: refusals }),
+    create(AccountBodySchema, { hostId: host, refused: refusals, ...rules }),
   );
   const at = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;
   await db.execute(sql`

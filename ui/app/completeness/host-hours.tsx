@@ -8,7 +8,7 @@ import { createRoving } from "../fleet/charts/roving.ts";
 import { formatCount, formatCountOf } from "../format/format.ts";
 import { AccountOfHour } from "./hour-account.tsx";
 import { HourMark, HourShape } from "./hour-mark.tsx";
-import { hourLabel, hourMarks, shownState, shownStates } from "./hour-view.ts";
+import { hourLabel, hourMarks, rulesSentence, shownState, shownStates } from "./hour-view.ts";
 import "./completeness.css";
 
 /** The hours of a host's last week as squares, a row for each UTC day; a click opens an hour's account. */
@@ -138,7 +138,8 @@ const summaryOf = (hours: readonly HostHourView[]) => {
   const undelivered = countOf(decided, "undelivered");
   const stored = formatCount(countOf(decided, "complete") + undelivered);
   const lacking = undelivered === 0 ? "" : `, ${formatCount(undelivered)} of them not delivered`;
-  return `${stored} of ${formatCountOf(decided.length, "settled hour")} complete${lacking}.`;
+  const rules = rulesSentence(hours.slice(-24), "in the last 24 hours");
+  return `${stored} of ${formatCountOf(decided.length, "settled hour")} complete${lacking}. ${rules}`;
 };
 
 /** The days of hours, and 24 cells for each: the hour, or nothing outside of the range. */

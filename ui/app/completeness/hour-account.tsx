@@ -8,6 +8,7 @@ import {
   amountOf,
   dayHourText,
   hourMarks,
+  rulesSentence,
   sentence,
   shortageText,
   shownState,
@@ -78,7 +79,9 @@ export const AccountOfHour = (props: { host: string; hour: HostHourView }) => {
       <h3>
         {dayHourText(props.hour.from)} UTC <HourMark state={state()} />
       </h3>
-      <p>{hourMarks[state()][1]}</p>
+      <p>
+        {hourMarks[state()][1]} {rulesSentence([props.hour])}
+      </p>
       <List class="hour-shortages" of={props.hour.shortages}>
         {(shortage) => sentence(shortageText(shortage))}
       </List>

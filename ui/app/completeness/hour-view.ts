@@ -1,13 +1,21 @@
 /** The states of hours and their shortages, in the operator's words. */
-import { countIncomplete, type HourState } from "#proto/completeness/hour-state.ts";
+import type { RuleCounts } from "#proto/completeness/account.ts";
+import { addRule, countIncomplete, type HourState } from "#proto/completeness/hour-state.ts";
 import type {
   FleetCompleteness,
   HostHourView,
   HostStrip,
   ShortageView,
 } from "#proto/completeness/report.ts";
+import { rulesText } from "#proto/completeness/rules-text.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";
-import { capitalised, formatBytes, formatCount, formatCountOf } from "../format/format.ts";
+import {
+  capitalised,
+  formatBytes,
+  formatCount,
+  formatCountOf,
+  plainText,
+} from "../format/format.ts";
 
 /** An hour's state, or that it is not decided. */
 export type ShownState = HourState | "undecided";
@@ -202,6 +210,21 @@ export const nextStepOf = ({ state, shortages }: Pick<RunAt, "state" | "shortage
 
 /** Returns words as a sentence. */
 export const sentence = (text: string): string => `${capitalised(text)}.`;
+
+/** Says what rules of the host's config dropped and redacted in hours; "" for nothing. */
+export const rulesSentence = (
+  hours: readonly Pick<HostHourView, "figures">[],
+  when = "in this hour",
+): string => {
+  const sums = new Map<string, RuleCounts>();
+  for (const { figures } of hours)
+    for (const { rule, ...counts } of figures?.rules ?? []) addRule(sums, rule, counts);
+  const text = rulesText(
+    [...sums].map(([rule, counts]) => ({ rule, ...counts })),
+    formatCount,
+  );
+  return text && `Rules ${when}: ${plainText(text)}.`;
+};
 
 type FleetHour = FleetCompleteness["hours"][number];
 

@@ -18,9 +18,10 @@ const first = clock.now() - (clock.now() % hourMs);
 const { enrollAll } = await createTestToken(test);
 const [a, b, c] = await enrollAll("a", "b", "c");
 await exportThrough(db, 100);
+const ruled = { filtered: { "no-debug": 340 }, redacted: { cards: 12, "no-debug": 1 } };
 // Three hours: a is complete, b is short of 310 and then of 7 records, c sends an account of the first only.
 for (const [index, dropped] of [0, 310, 7].entries()) {
-  await storeAccount(db, a.identity, first + index * hourMs);
+  await storeAccount(db, a.identity, first + index * hourMs, index === 0 ? ruled : {});
   await storeAccount(db, b.identity, first + index * hourMs, { queueFull: dropped });
 }
 await storeAccount(db, c.identity, first, { xid: 200n });
@@ -74,6 +75,26 @@ describe("the completeness of a host", () => {
     const [account] = body.hours.at(-3)?.accounts ?? [];
     expect(Number(account?.last_sequence) - Number(account?.first_sequence)).toBe(999);
     expect(account).toMatchObject({ from: at(1), to: at(2), stopped: false, refused: null });
+  });
+
+  it("has what its rules dropped and redacted in an hour, which stays complete", async () => {
+    const { body } = await get<HostCompleteness>(
+      `/v1/collector/hosts/${a.identityId}/completeness`,
+    );
+    expect(body.hours.slice(0, 2)).toMatchObject([
+      {
+        state: "complete",
+        shortages: [],
+        figures: {
+          accepted: 1000,
+          rules: [
+            { rule: "no-debug", filtered: 340, redacted: 1 },
+            { rule: "cards", filtered: 0, redacted: 12 },
+          ],
+        },
+      },
+      { figures: { rules: [] } },
+    ]);
   });
 
   it("has the hours of a range, in whole hours, and is 404 for a host that is not enrolled", async () => {

@@ -86,6 +86,7 @@ const hourView = (
     sums &&
     figuresView({
       ...sums,
+      rules: [...sums.rules].map(([rule, counts]) => ({ rule, ...counts })),
       ranSeconds: Math.round(sums.ranMs / 1000),
       clockAheadSeconds: Math.max(0, Math.round(sums.clockAheadMs / 1000)),
       delivered: exports.flatMap((each) => {
