@@ -226,6 +226,11 @@ export const problemCatalog = {
     "fix_request",
     "No host of the filter can parse the config",
   ),
+  config_key_unknown: entry(
+    "invalid",
+    "fix_request",
+    "Some of these hosts run a version that does not know a key of the config",
+  ),
   // Management requests.
   client_certificate_required: entry(
     "unauthenticated",

@@ -82,7 +82,7 @@ export const describePreview = (preview: Preview): string => {
     ...(skipped === 0 ? [] : [`  ${skipped} ${areOf(skipped)} skipped: ${refused}${others}`]),
     ...preview.unparsable.map(
       ({ version, hosts: count, errors }) =>
-        `  ${count} ${count === 1 ? "runs" : "run"} version ${version}, whose collectors have rejected it: ${errors.join("; ")}`,
+        `  ${count} ${count === 1 ? "runs" : "run"} version ${version}, which rejects it: ${errors.join("; ")}`,
     ),
     ...preview.in_other_rollouts.map(
       ({ rollout_id, hosts: count }) => `  ${count} ${areOf(count)} in the rollout ${rollout_id}`,

@@ -361,6 +361,10 @@ export type ConfigDetail = {
     batches: Array<AssignmentBatch>;
 };
 
+export type ConfigKeyUnknownOrValidationFailedProblem = Problem & {
+    code?: 'config_key_unknown' | 'validation_failed';
+};
+
 export type ConfigList = {
     items: Array<ListedConfig>;
     next_cursor: string | null;
@@ -1105,6 +1109,11 @@ export type HostCompleteness = {
             refused: {
                 [key: string]: number;
             };
+            rules: Array<{
+                rule: string;
+                filtered: number;
+                redacted: number;
+            }>;
             ran_seconds: number;
             clock_ahead_seconds: number;
             delivered: Array<{
@@ -3701,7 +3710,7 @@ export type SetDesiredConfigErrors = {
     409: ConflictProblem;
     413: PayloadTooLargeProblem;
     415: UnsupportedMediaTypeProblem;
-    422: ValidationFailedProblem;
+    422: ConfigKeyUnknownOrValidationFailedProblem;
     431: Problem;
     500: InternalProblem;
     503: DatabaseUnavailableOrOverloadedProblem;
@@ -3827,7 +3836,7 @@ export type AssignCollectorConfigErrors = {
     408: BodyTimeoutProblem;
     413: PayloadTooLargeProblem;
     415: UnsupportedMediaTypeProblem;
-    422: ValidationFailedProblem;
+    422: ConfigKeyUnknownOrValidationFailedProblem;
     431: Problem;
     500: InternalProblem;
     503: DatabaseUnavailableOrOverloadedProblem;
@@ -4479,7 +4488,7 @@ export type CreateRolloutErrors = {
     413: PayloadTooLargeProblem;
     415: UnsupportedMediaTypeProblem;
     422: Problem & {
-        code?: 'rollout_config_unparsable' | 'rollout_waves_invalid' | 'rollout_without_targets' | 'validation_failed';
+        code?: 'config_key_unknown' | 'rollout_config_unparsable' | 'rollout_waves_invalid' | 'rollout_without_targets' | 'validation_failed';
     };
     431: Problem;
     500: InternalProblem;

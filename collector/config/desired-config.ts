@@ -20,11 +20,8 @@ import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import type { Labels } from "#proto/labels.ts";
 import type { ConfigDesiredResponse } from "#proto/management/config-desired.ts";
-import {
-  desiredErrorPrefix,
-  type HeartbeatResponse,
-  rolledBackPrefix,
-} from "#proto/management/heartbeat.ts";
+import type { HeartbeatResponse } from "#proto/management/heartbeat.ts";
+import { desiredErrorPrefix, rolledBackPrefix } from "#proto/rollout/vocabulary.ts";
 import type { CollectorEnv } from "../env.ts";
 import { fsyncDirectory, writeDurably } from "../files/private-files.ts";
 import { ManagementError } from "../management/management-error.ts";

@@ -69,7 +69,7 @@ const HostHourView = v.strictObject({
       file_gap_bytes: v.number(),
       /** Records that the collector refused, by reason. */
       refused: v.record(v.string(), v.number()),
-      /** Records that rules of the host's config dropped and redacted before the queue, by rule; they are not among the accepted or not as they were. */
+      /** Records that rules of the host's config dropped, which are not among the accepted, and redacted, before the queue. */
       rules: v.array(
         v.strictObject({ rule: v.string(), filtered: v.number(), redacted: v.number() }),
       ),

@@ -24,12 +24,6 @@ export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "fail
 /** The most configuration errors, and the most conditions, that core stores of a heartbeat. */
 const reportedMax = 20;
 
-/** Begins an error of a heartbeat's `config.errors` that says why the host does not apply its desired config. Core reads it. */
-export const desiredErrorPrefix = "desired config: ";
-
-/** Follows `desiredErrorPrefix` if the host applied the config and rolled back to its last known good one. */
-export const rolledBackPrefix = "rolled back: ";
-
 /** Begins an entry of a heartbeat's `config.errors` that is no error: what a source of a valid config does not read, for example. */
 export const warningPrefix = "warning: ";
 

@@ -240,7 +240,10 @@ export const RolloutPreview = v.strictObject({
   refused: v.array(
     v.strictObject({ identity_id: Id, identity: v.string(), reason: v.picklist(targetReasons) }),
   ),
-  /** Versions whose collectors have rejected the config, with what they reported; `hosts` are those of the filter. */
+  /**
+   * Versions that do not know a key of the config, which refuses a rollout, and versions whose collectors have rejected it, with what they
+   * reported; `hosts` are those of the filter.
+   */
   unparsable: v.array(
     v.strictObject({ version: v.string(), hosts: v.number(), errors: v.array(v.string()) }),
   ),

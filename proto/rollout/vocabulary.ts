@@ -60,3 +60,9 @@ export const rolloutReasons = [
   "operator",
   "database_restored",
 ] as const;
+
+/** Begins an error of a heartbeat's `config.errors` that says why the host does not apply its desired config. Core reads it. */
+export const desiredErrorPrefix = "desired config: ";
+
+/** Follows `desiredErrorPrefix` if the host applied the config and rolled back to its last known good one. */
+export const rolledBackPrefix = "rolled back: ";

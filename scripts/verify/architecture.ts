@@ -78,7 +78,7 @@ export const parts: readonly Part[] = [
   },
   {
     name: "domain",
-    imports: [...leaves, "store", "signer", "problems"],
+    imports: [...leaves, "store", "signer", "problems", "version"],
     types: ["core", "config", "schema", "directory", "inference", "chat-sql"],
     without: [...database, ...http],
   },

@@ -9,20 +9,19 @@ import {
 import {
   type AssignmentRow,
   type ConfigRow,
-  type CurrentAssignment,
   endAssignment,
   findConfig,
-  findCurrentAssignment,
   findLastKnownGoodHash,
   findNewestConfigByHash,
   findOpenAssignment,
   findPreviousConfigId,
   insertAssignment,
+  nameHosts,
 } from "#functions/store/config/configs.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { uuidv7 } from "#kit/entropy.ts";
-import { type By, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
-import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
+import { refuseUnknowing } from "./unknown-keys.ts";
 
 /** The config assigned to an identity, and the one before it. */
 export interface Assigned {
@@ -33,7 +32,7 @@ export interface Assigned {
 
 /**
  * Assigns a config to an identity; idempotent. Throws 404 `not_found` for either; 409 `conflict` for a revoked identity, or if
- * `expectedCurrentConfigId` is given (null: none) and another config is assigned.
+ * `expectedCurrentConfigId` is given (null: none) and another config is assigned; 422 `config_key_unknown`.
  */
 export const assignConfig = async (
   core: WriteCore,
@@ -50,6 +49,7 @@ export const assignConfig = async (
         throw new Problem("conflict", { detail, extensions: { current_config_id: current } });
       }
     }
+    await refuseUnknowing(config.yaml, () => nameHosts(tx, [identity.id]));
     const assigned = await assignLocked(tx, core, by, { identity, config });
     await notifyAssigned(tx, [assigned]);
     return assigned;
@@ -61,7 +61,10 @@ interface BulkResult {
   outcome: "assigned" | "unchanged" | "not_found" | "revoked";
 }
 
-/** Assigns a config to many identities in one transaction. Returns a result for each, in order. Throws 404 `not_found` for the config. */
+/**
+ * Assigns a config to many identities in one transaction. Returns a result for each, in order. Throws 404 `not_found` for the config, and
+ * 422 `config_key_unknown` for all of them if one host's version does not know one of its keys.
+ */
 export const assignConfigToMany = async (
   core: WriteCore,
   by: By,
@@ -69,6 +72,7 @@ export const assignConfigToMany = async (
 ): Promise<BulkResult[]> =>
   core.db.transaction(async (tx) => {
     const config = await existingConfig(tx, configId);
+    await refuseUnknowing(config.yaml, () => nameHosts(tx, identityIds));
     const assigned: Assigned[] = [];
     const results = await lockEach(tx, identityIds, async (identityId, identity) => {
       const result = (outcome: BulkResult["outcome"]) => ({ identityId, outcome });
@@ -192,16 +196,6 @@ export const assignLocked = async (
     },
   });
   return { assignment, config, previousConfigId: open?.configId ?? null };
-};
-
-/** Returns the config assigned to the caller's own identity; null for none. */
-export const desiredConfig = async (
-  core: WriteCore,
-  caller: ProvenCollector,
-  origin: Origin,
-): Promise<CurrentAssignment | null> => {
-  const { identityId } = await admitProof(core, "config_desired", caller, origin);
-  return (await findCurrentAssignment(core.db, identityId)) ?? null;
 };
 
 /** The config to restore: the one that the host last reported as good, or the one that was desired before. */

@@ -3,7 +3,7 @@ import { Problem, requireFound } from "#functions/problems.ts";
 import { type ConfigRow, findConfig } from "#functions/store/config/configs.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import type { FleetRules } from "#functions/store/fleet/conditions.ts";
-import { findRefusingVersions } from "#functions/store/rollout/preview.ts";
+import { findRefusingVersions, nameCandidates } from "#functions/store/rollout/preview.ts";
 import {
   countCandidates,
   countOverlaps,
@@ -23,6 +23,7 @@ import { uuidv7 } from "#kit/entropy.ts";
 import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
 import type { RolloutBody } from "#proto/rollout/rollout.ts";
 import { type By, recordOperatorAction } from "../audit/audit-log.ts";
+import { refuseUnknowing } from "../config/unknown-keys.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
@@ -45,8 +46,8 @@ const parseSelection = (
 /**
  * Creates a rollout and fixes its targets, in an order that depends on its id alone. The job assigns the first wave. Throws 404 `not_found`
  * for the config, 409 `rollout_overlap` if an open rollout has one of the hosts, 422 `validation_failed` for a filter without a condition,
- * unless the request says `all`, `rollout_without_targets`, `rollout_waves_invalid`, or `rollout_config_unparsable` if, for every version
- * among the hosts, several collectors or the only host reject the config now.
+ * unless the request says `all`, `rollout_without_targets`, `rollout_waves_invalid`, `config_key_unknown`, or `rollout_config_unparsable`
+ * if, for every version among the hosts, several collectors or the only host reject the config now.
  */
 export const createRollout = async (
   core: ConfiguredCore,
@@ -62,6 +63,7 @@ export const createRollout = async (
     const versions = await countCandidates(tx, filter, rules);
     const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
     if (changeable === 0) throw new Problem("rollout_without_targets");
+    await refuseUnknowing(config.yaml, () => nameCandidates(tx, filter, rules));
     await refuseUnparsable(tx, config, { filter, rules, versions });
     const reaches = wavesReach(body.waves, changeable);
     await refuseOverlap(await countOverlaps(tx, filter, rules, await findOpenRollouts(tx)));

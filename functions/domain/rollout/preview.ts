@@ -6,6 +6,7 @@ import {
   findPresentConfigs,
   findRefusedHosts,
   findRefusingVersions,
+  nameCandidates,
 } from "#functions/store/rollout/preview.ts";
 import {
   countCandidates,
@@ -13,6 +14,7 @@ import {
   findOpenRollouts,
 } from "#functions/store/rollout/rollouts.ts";
 import { previewMax, type RolloutPreview } from "#proto/rollout/rollout.ts";
+import { findUnknowing } from "../config/unknown-keys.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 
@@ -42,6 +44,7 @@ export const previewRollout = async (
   const refused = await findRefusedHosts(db, filter, rules, previewMax);
   const versions = await countCandidates(db, filter, rules);
   const refusing = await findRefusingVersions(db, config.configHash, { rules, past: true });
+  const unknowing = await findUnknowing(config.yaml, () => nameCandidates(db, filter, rules));
   const overlaps = await countOverlaps(db, filter, rules, await findOpenRollouts(db));
   const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
   const hostsOf = new Map(versions.map(({ version, hosts }) => [version, hosts]));
@@ -67,10 +70,13 @@ export const previewRollout = async (
       identity,
       reason,
     })),
-    unparsable: refusing.flatMap(({ version, errors }) => {
-      const hosts = hostsOf.get(version);
-      return hosts === undefined ? [] : [{ version, hosts, errors }];
-    }),
+    unparsable: [
+      ...unknowing.map(({ version, hosts, reason }) => ({ version, hosts, errors: [reason] })),
+      ...refusing.flatMap(({ version, errors }) => {
+        const hosts = hostsOf.get(version);
+        return hosts === undefined ? [] : [{ version, hosts, errors }];
+      }),
+    ],
     in_other_rollouts: overlaps.map(({ rolloutId, hosts }) => ({ rollout_id: rolloutId, hosts })),
   };
 };

@@ -1,8 +1,18 @@
-import { and, desc, eq, isNotNull, isNull, ne } from "drizzle-orm";
+import { and, desc, eq, isNotNull, isNull, ne, type SQL, sql } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "#drizzle/schema/config.ts";
 import { collectorHealth } from "#drizzle/schema/health.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, finderOf, firstRow, hasRows, inserterOf } from "../database/statements.ts";
+import {
+  anyOf,
+  asIs,
+  finderOf,
+  firstRow,
+  hasRows,
+  inserterOf,
+  type RowOf,
+  readRows,
+  uuids,
+} from "../database/statements.ts";
 
 /** A published config's row. */
 export type ConfigRow = typeof collectorConfig.$inferSelect;
@@ -127,3 +137,21 @@ export const findLastKnownGoodHash = async (
     .where(eq(collectorHealth.identityId, identityId));
   return row?.hash ?? null;
 };
+
+/** Hosts of one version: how many, and the names of the first. */
+export type VersionHosts = RowOf<typeof versionHosts>;
+const versionHosts = { version: String, hosts: Number, names: asIs<string[]> };
+
+/** Counts the hosts of a relation with `version` and `identity`, by version. */
+export const countByVersion = (db: Executor, hosts: SQL): Promise<VersionHosts[]> =>
+  readRows(
+    db,
+    versionHosts,
+    sql`
+    select version, count(*)::int as hosts, to_json((array_agg(identity order by identity))[1:3]) as names
+    from ${hosts} h where version is not null group by 1 order by 1`,
+  );
+
+/** Counts hosts by version, with the names of the first of each. */
+export const nameHosts = (db: Executor, identityIds: readonly string[]): Promise<VersionHosts[]> =>
+  countByVersion(db, sql`(select * from fleet where identity_id = any(${uuids(identityIds)}))`);

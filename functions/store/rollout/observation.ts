@@ -1,8 +1,11 @@
 /** Observes the hosts of a rollout by their newest heartbeats. */
 import { type SQL, sql } from "drizzle-orm";
 import type { StoredBreach } from "#drizzle/schema/rollout.ts";
-import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
-import type { RolloutCondition } from "#proto/rollout/vocabulary.ts";
+import {
+  desiredErrorPrefix,
+  type RolloutCondition,
+  rolledBackPrefix,
+} from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { asIs, type RowOf, readOne, readRows, texts, timestamptz } from "../database/statements.ts";
 import { column, type Expression } from "../fleet/columns/expression.ts";

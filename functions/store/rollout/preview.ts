@@ -2,8 +2,12 @@
 
 import { type SQL, sql } from "drizzle-orm";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
-import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
-import type { TargetReason } from "#proto/rollout/vocabulary.ts";
+import {
+  desiredErrorPrefix,
+  rolledBackPrefix,
+  type TargetReason,
+} from "#proto/rollout/vocabulary.ts";
+import { countByVersion, type VersionHosts } from "../config/configs.ts";
 import type { Executor } from "../database/database.ts";
 import { asIs, orNull, type RowOf, readRows } from "../database/statements.ts";
 import {
@@ -55,6 +59,14 @@ export const findPresentConfigs = async (
       id === null || configHash === null || yaml === null ? null : { id, name, configHash, yaml },
   }));
 };
+
+/** Counts the hosts of a filter that a rollout can change, by version, with the names of the first of each. */
+export const nameCandidates = (
+  db: Executor,
+  filter: FleetFilter,
+  rules: FleetRules,
+): Promise<VersionHosts[]> =>
+  countByVersion(db, sql`(select * from ${candidates(filter, rules)} c where skipped is null)`);
 
 /** A host of the filter that a rollout would skip, and the number of all of them. */
 const refusedHost = {

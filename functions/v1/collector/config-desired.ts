@@ -1,4 +1,4 @@
-import { desiredConfig } from "#functions/domain/config/desired-config.ts";
+import { desiredConfig } from "#functions/domain/config/fetch-desired.ts";
 import { route } from "#functions/http/route.ts";
 import { ConfigDesiredRequest, ConfigDesiredResponse } from "#proto/management/config-desired.ts";
 import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";

@@ -167,7 +167,7 @@ const Warnings = (props: PreviewProps) => (
       </Warning>
     </Show>
     <Show when={props.preview.unparsable.length > 0}>
-      <Warning>These versions have rejected the config:</Warning>
+      <Warning>These versions reject the config:</Warning>
       <List of={props.preview.unparsable}>
         {({ version, hosts, errors }) => (
           <>

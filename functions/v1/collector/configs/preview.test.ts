@@ -5,10 +5,12 @@ import { readFleetRules } from "#functions/domain/fleet/rules.ts";
 import { previewRollout } from "#functions/domain/rollout/preview.ts";
 import { countCollectors } from "#functions/store/certificate/identities.ts";
 import { findPresentConfigs } from "#functions/store/rollout/preview.ts";
+import packageJson from "#package.json" with { type: "json" };
 import type { Rollout, RolloutPreview } from "#proto/rollout/rollout.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { readCsv } from "#tests/support/csv.ts";
-import { createDrivenFleet, publishTestConfig } from "#tests/support/rollout.ts";
+import { createDrivenFleet, publishTestConfig, testConfigYaml } from "#tests/support/rollout.ts";
 
 const test = await useTestCore();
 const { admin, auditor } = test;
@@ -128,6 +130,58 @@ it("counts the hosts that have the config already, however many other configs th
   const rules = await readFleetRules({ ...test.core, clock: test.clock });
   const groups = await findPresentConfigs(test.db, filter, rules, { configId: second, limit: 1 });
   expect(groups).toMatchObject([{ config: { id: second }, hosts: 1 }]);
+});
+
+describe("a config with a key that hosts of an older version do not know", async () => {
+  const old = await createDrivenFleet(test, { count: 5, name: "old" });
+  const ids = old.hosts.map(({ host }) => host.identityId);
+  const yaml = `${testConfigYaml(7)}sources:\n  - {type: file, include: [/var/log/a.log], encoding: latin1}\n`;
+  const config = String((await admin.post("/v1/collector/configs", { yaml })).body.id);
+  const { collector } = heartbeatBody(test.clock.now());
+  const versionReport = (version: string) => ({
+    collector: Object.assign({}, collector, { version }),
+  });
+  for (const [place, driven] of old.hosts.entries())
+    driven.report = versionReport(place < 4 ? "0.2.0" : packageJson.version);
+  await old.beat();
+  const names = old.hosts.map(({ host }) => host.identity);
+  const reason = `does not know \`sources.0.encoding\`: ${names.slice(0, 3).join(", ")} and 1 more`;
+  const refused = {
+    status: 422,
+    body: {
+      code: "config_key_unknown",
+      detail: `4 hosts run 0.2.0, which ${reason}; upgrade them or leave them out`,
+    },
+  };
+  const assignTo = (identity_ids: readonly string[]) =>
+    admin.post(`/v1/collector/configs/${config}/assignments`, { identity_ids });
+
+  it("is refused by name before a host is sent it, by each way of an assignment", {
+    tags: "workerd",
+  }, async () => {
+    expect(await assignTo(ids)).toMatchObject(refused);
+    expect(await rollOut("old", config)).toMatchObject(refused);
+    const one = await admin.put(`/v1/collector/identities/${ids[0]}/desired-config`, {
+      config_id: config,
+    });
+    expect(one.body.detail).toMatch(/^1 host runs 0.2.0, .*old-1; upgrade/);
+    const assigned = await test.db.execute(
+      sql`select from config_assignment where config_id = ${config}::uuid`,
+    );
+    expect(assigned).toHaveLength(0);
+    expect((await preview("old", config)).unparsable).toEqual([
+      { version: "0.2.0", hosts: 4, errors: [reason] },
+    ]);
+  });
+
+  it("is assigned to hosts of core's own version and to later ones", async () => {
+    const body = { results: [{ identity_id: ids[4], outcome: "assigned" }] };
+    expect(await assignTo(ids.slice(4))).toMatchObject({ body });
+    Object.assign(old.hosts[0] ?? {}, { report: versionReport("0.4.0-rc.1") });
+    await old.beat();
+    expect((await preview("device:old-1", config)).unparsable).toEqual([]);
+    expect((await assignTo(ids.slice(0, 1))).status).toBe(200);
+  });
 });
 
 describe("a host that reports that it rejects a config", async () => {
