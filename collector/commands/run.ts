@@ -21,6 +21,7 @@ import { createJournaldSource } from "../sources/journald/journald-source.ts";
 import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
 import type { PositionedSourceDependencies, Source, SourceSettings } from "../sources/source.ts";
 import { SourceStartError } from "../sources/source-set.ts";
+import { createSyslogSource } from "../sources/syslog/syslog-source.ts";
 import { readCommit, version } from "../version.ts";
 import {
   CommandFailure,
@@ -103,6 +104,8 @@ const createSources = (mounts: Mounts) => {
         return createHostMetricsSource(config, dependencies, readHost);
       case "journald":
         return createJournaldSource(config, dependencies);
+      case "syslog":
+        return createSyslogSource(config, dependencies);
     }
   };
 };

@@ -11,6 +11,7 @@ import { trustWarnings } from "../runtime/bundle-renewal.ts";
 import { inspectFiles } from "../sources/file/inspect.ts";
 import { createSourceFiles } from "../sources/file/source-files.ts";
 import { describeWarning } from "../sources/source.ts";
+import { syslogWarnings } from "../sources/syslog/syslog-source.ts";
 import { defineCommand, exitCode } from "./command.ts";
 
 /**
@@ -63,5 +64,13 @@ const findWarnings = async (
     }),
   );
   for (const { close } of inspections) await close();
-  return [...bundles, ...warnings];
+  const listening = config.sources.flatMap((source, index) =>
+    source.type !== "syslog"
+      ? []
+      : syslogWarnings(source).map((warning) => {
+          const { code, count } = warning;
+          return { ...errorAt(["sources", index], describeWarning(warning)), code, count };
+        }),
+  );
+  return [...bundles, ...warnings, ...listening];
 };

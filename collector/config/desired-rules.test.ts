@@ -66,7 +66,7 @@ describe("rejectedChanges", () => {
     expect(rejectedChanges(parse(journal(elsewhere)), parse(journal(elsewhere)))).toEqual([]);
   });
 
-  describe("an OTLP listener", () => {
+  describe("a listener", () => {
     const replaced = (yaml: string, otlp: string) =>
       yaml.replace(/^sources: .*$/m, `sources: [${otlp}]`);
     const reason = (transport: string) =>
@@ -115,6 +115,17 @@ describe("rejectedChanges", () => {
       expect(rejectedChanges(opened, parse(replaced(text, both)))).toEqual([]);
       const other = '{type: otlp, http: {listen: "0.0.0.0:9999"}}';
       expect(rejectedChanges(opened, parse(replaced(text, other)))).toEqual([reason("http")]);
+    });
+
+    it.each([
+      ["tcp", '{type: syslog, tcp: {listen: "0.0.0.0:514"}}'],
+      ["udp", '{type: syslog, udp: {listen: "[::]:514"}}'],
+      ["unix", "{type: syslog, unix: {path: /dev/log}}"],
+    ])("of syslog may not open %s without this host's consent", (transport, source) => {
+      const changed = replaced(text, source);
+      expect(reject(changed)).toEqual([reason(transport)]);
+      expect(rejectedChanges(parse(changed), parse(changed))).toEqual([]);
+      expect(reject(replaced(text, "{type: syslog, udp: {}}"))).toEqual([]);
     });
 
     it("may not accept other names than the host's own config does", () => {

@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
-import { isLoopbackHost } from "#kit/confidential-url.ts";
 import type { CollectorConfig, SourceConfig } from "#proto/collector-config/parse.ts";
 import { hasPlainDirectories, splitHostPort } from "#proto/collector-config/sources.ts";
+import { isRecord } from "#proto/values.ts";
+import { isOnLoopback } from "../sources/listeners.ts";
 
 /** Every key that a desired config may not change, and how to read its value. */
 const fixedKeys: readonly [key: string, value: (config: CollectorConfig) => unknown][] = [
@@ -36,14 +37,12 @@ export const rejectedChanges = (running: CollectorConfig, desired: CollectorConf
       : [`sources.${index}.${key} must stay inside management.file_roots of this host`];
   });
   const widened = desired.sources.flatMap((source, index) =>
-    source.type !== "otlp"
-      ? []
-      : (["grpc", "http"] as const)
-          .filter((transport) => !mayListen(running, transport, source[transport]))
-          .map(
-            (transport) =>
-              `sources.${index}.${transport} must listen on loopback, on a host of management.listen_hosts, or as it does on this host`,
-          ),
+    listenersOf(source)
+      .filter(([transport, listener]) => !mayListen(running, transport, listener))
+      .map(
+        ([transport]) =>
+          `sources.${index}.${transport} must listen on loopback, on a host of management.listen_hosts, or as it does on this host`,
+      ),
   );
   return [...fixed, ...outside, ...widened];
 };
@@ -58,23 +57,32 @@ const patternsOf = (source: SourceConfig): [key: string, patterns: readonly stri
   return ["directory", [`${source.directory ?? journalDirectory}/*`]];
 };
 
-type Otlp = Extract<SourceConfig, { type: "otlp" }>;
+/** What a listener may say of itself. */
+interface ListenerConfig {
+  readonly listen?: string;
+  readonly allowedHosts?: readonly string[];
+}
 
+const listenersOf = (source: SourceConfig): [transport: string, listener: ListenerConfig][] => {
+  if (source.type !== "otlp" && source.type !== "syslog") return [];
+  return Object.entries(source).filter((entry): entry is [string, ListenerConfig] =>
+    isRecord(entry[1]),
+  );
+};
+
+/** Whether a listener is one of this host's, or may be one. A unix socket must be one: its path may be anywhere. */
 const mayListen = (
   { sources, management }: CollectorConfig,
-  transport: "grpc" | "http",
-  listener: Otlp[typeof transport],
+  transport: string,
+  listener: ListenerConfig,
 ): boolean => {
-  if (listener === undefined) return true;
-  if (
-    sources.some((known) => known.type === "otlp" && isDeepStrictEqual(known[transport], listener))
-  )
-    return true;
-  const host = splitHostPort(listener.listen)?.host.toLowerCase() ?? "";
-  const isAllowed =
-    isLoopbackHost(host.includes(":") ? `[${host}]` : host) ||
-    management.listenHosts.includes(host);
-  return isAllowed && listener.allowedHosts.length === 0;
+  const { listen = "", allowedHosts = [] } = listener;
+  const isKnown = sources
+    .flatMap(listenersOf)
+    .some((known) => isDeepStrictEqual(known, [transport, listener]));
+  const host = splitHostPort(listen)?.host.toLowerCase() ?? "";
+  const isAllowed = isOnLoopback(listen) || management.listenHosts.includes(host);
+  return isKnown || (isAllowed && allowedHosts.length === 0);
 };
 
 /** Whether every pattern stays inside one of the roots, apart from links. */

@@ -3,7 +3,11 @@ import { open, stat } from "node:fs/promises";
 import { dirname, isAbsolute, resolve } from "node:path";
 import { errorCode } from "#kit/describe-error.ts";
 import { hashTree } from "#proto/collector-config/hash.ts";
-import { type CollectorConfig, validateCollectorConfig } from "#proto/collector-config/parse.ts";
+import {
+  type CollectorConfig,
+  type SourceConfig,
+  validateCollectorConfig,
+} from "#proto/collector-config/parse.ts";
 import { rootAcknowledgement } from "#proto/collector-config/schema.ts";
 import {
   anyTokens,
@@ -114,6 +118,7 @@ export const loadConfig = async (
   await checkProxyFiles(config, reject);
   await checkBuffer(config, reject);
   checkFilePatterns(loaded.path, config, reject);
+  await checkTlsFiles(config, reject);
   await checkLinePatterns(config, reject);
   return loaded;
 };
@@ -169,15 +174,7 @@ const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig =>
   const { mtls } = forwarder;
   return {
     ...config,
-    sources: config.sources.map((source) =>
-      source.type === "file"
-        ? {
-            ...source,
-            include: source.include.map(absolute),
-            exclude: source.exclude.map(absolute),
-          }
-        : source,
-    ),
+    sources: config.sources.map((source) => resolveSource(source, absolute)),
     forwarder: {
       ...forwarder,
       mtls: {
@@ -198,6 +195,23 @@ const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig =>
         : proxy,
     management: { ...management, caFile: optional(management.caFile) },
   };
+};
+
+const resolveSource = (source: SourceConfig, absolute: (path: string) => string): SourceConfig => {
+  if (source.type === "file")
+    return {
+      ...source,
+      include: source.include.map(absolute),
+      exclude: source.exclude.map(absolute),
+    };
+  if (source.type !== "syslog" || source.tcp?.tls === undefined) return source;
+  const { certFile, keyFile, clientCaFile } = source.tcp.tls;
+  const tls = {
+    certFile: absolute(certFile),
+    keyFile: absolute(keyFile),
+    ...(clientCaFile !== undefined && { clientCaFile: absolute(clientCaFile) }),
+  };
+  return { ...source, tcp: { ...source.tcp, tls } };
 };
 
 const mtlsPath = ["forwarder", "mtls"] as const;
@@ -261,6 +275,19 @@ const checkProxyFiles = async ({ proxy }: CollectorConfig, reject: Reject): Prom
     );
   if (caFile !== undefined)
     await readProxyAuthorities(caFile).catch((error) => reject(["proxy", "ca_file"], error));
+};
+
+/** Rejects files of a `syslog` source's TLS that cannot be read. */
+const checkTlsFiles = async ({ sources }: CollectorConfig, reject: Reject): Promise<void> => {
+  for (const [index, source] of sources.entries()) {
+    if (source.type !== "syslog" || source.tcp?.tls === undefined) continue;
+    const { certFile, keyFile, clientCaFile } = source.tcp.tls;
+    const check = (key: string, read: Promise<string>) =>
+      read.catch((error) => reject(["sources", index, "tcp", "tls", key], error));
+    await check("cert_file", readTrustedText(certFile));
+    await check("key_file", readPrivateText(keyFile));
+    if (clientCaFile !== undefined) await check("client_ca_file", readTrustedText(clientCaFile));
+  }
 };
 
 const checkBuffer = async ({ buffer }: CollectorConfig, reject: Reject): Promise<void> => {

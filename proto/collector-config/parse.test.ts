@@ -93,6 +93,27 @@ it("parses the three types of sources, with both OTLP listeners unless one is co
   ]);
 });
 
+it("parses syslog sources, which have a TCP listener unless one is named", () => {
+  const tls = "{cert_file: c, key_file: k, client_ca_file: a}";
+  const parsed = parseCollectorConfig(
+    `${minimal}sources: [{type: syslog}, {type: syslog, tcp: {listen: "h:1", tls: ${tls}}, format: rfc3164}, {type: syslog, udp: {}, unix: {path: /dev/log}}]`,
+  );
+  expect(parsed.ok && parsed.config.sources).toEqual([
+    { type: "syslog", tcp: { listen: "127.0.0.1:5514" }, format: "auto" },
+    {
+      type: "syslog",
+      tcp: { listen: "h:1", tls: { certFile: "c", keyFile: "k", clientCaFile: "a" } },
+      format: "rfc3164",
+    },
+    {
+      type: "syslog",
+      udp: { listen: "127.0.0.1:5514" },
+      unix: { path: "/dev/log" },
+      format: "auto",
+    },
+  ]);
+});
+
 it.each([
   ["an unknown key", `${minimal}managment: {}\n`, "managment 6:1"],
   ["a nested unknown key", `${minimal}log: {levle: info}\n`, "log.levle 6:7"],
@@ -112,7 +133,7 @@ it.each([
     `${minimal.trimEnd()}\n  max_disk_usage_mb: 0\n`,
     "buffer.max_disk_usage_mb 6:22",
   ],
-  ["an unknown source", `${minimal}sources:\n  - {type: syslog}\n`, "sources.0.type 7:12"],
+  ["an unknown source", `${minimal}sources:\n  - {type: gopher}\n`, "sources.0.type 7:12"],
   [
     "a bad start_at",
     `${minimal}sources: [{type: file, include: [/a], start_at: now}]`,

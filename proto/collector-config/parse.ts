@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { inCamelCase } from "../values.ts";
 import { CollectorConfigYaml } from "./schema.ts";
-import { otlpGrpcListen, otlpHttpListen, podLogs } from "./sources.ts";
+import { otlpGrpcListen, otlpHttpListen, podLogs, syslogListen } from "./sources.ts";
 import {
   type ConfigTextError,
   configErrorsMax,
@@ -70,6 +70,15 @@ const expectation = (expected: string | null) => {
 
 type Wire = v.InferOutput<typeof CollectorConfigYaml>;
 
+const toSyslog = ({ tcp, ...source }: Extract<Wire["sources"][number], { type: "syslog" }>) => {
+  const isUnnamed = tcp === undefined && source.udp === undefined && source.unix === undefined;
+  const { listen, tls } = isUnnamed ? { listen: syslogListen } : (tcp ?? {});
+  return {
+    ...source,
+    ...(listen !== undefined && { tcp: { listen, ...(tls && { tls: inCamelCase(tls) }) } }),
+  };
+};
+
 const toSource = (source: Wire["sources"][number]) => {
   if (source.type === "host_metrics" || source.type === "journald") return inCamelCase(source);
   if (source.type === "file") {
@@ -81,6 +90,7 @@ const toSource = (source: Wire["sources"][number]) => {
       ...(multiline && { multiline: inCamelCase(multiline) }),
     };
   }
+  if (source.type === "syslog") return toSyslog(source);
   const { type, grpc, http } = source;
   if (grpc === undefined && http === undefined)
     return {

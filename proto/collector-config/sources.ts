@@ -63,6 +63,9 @@ export const Hosts = v.pipe(
   v.maxLength(64, "must be at most 64 hosts"),
 );
 
+/** The default listener of a `syslog` source. */
+export const syslogListen = "127.0.0.1:5514";
+
 /** The default listeners of an `otlp` source. */
 export const otlpGrpcListen = "127.0.0.1:4317";
 export const otlpHttpListen = "127.0.0.1:4318";
@@ -218,11 +221,39 @@ const JournaldSource = v.pipe(
   ),
 );
 
+const SyslogSource = v.strictObject({
+  type: v.literal("syslog"),
+  /** of a `syslog` source ([syslog.md](syslog.md)); it has this listener unless one is named */
+  tcp: v.optional(
+    section({
+      /** also `udp.listen` */
+      listen: v.optional(ListenAddress, syslogListen),
+      /** senders use TLS; its files are read again when they change */
+      tls: v.optional(
+        section({
+          /** the chain that it shows; not writable for group or world */
+          cert_file: Path,
+          /** its key; the collector rejects a mode wider than 0600 */
+          key_file: Path,
+          /** authorities of senders' certificates; unset: senders need none */
+          client_ca_file: v.optional(Path),
+        }),
+      ),
+    }),
+  ),
+  /** loses messages when either end is busy, and counts what the kernel drops here */
+  udp: v.optional(section({ listen: v.optional(ListenAddress, syslogListen) })),
+  /** a stream socket, as `/dev/log`; every user of the host may write to it */
+  unix: v.optional(section({ path: AbsolutePath })),
+  /** `auto`, `rfc5424` or `rfc3164` */
+  format: v.optional(v.picklist(["auto", "rfc5424", "rfc3164"]), "auto"),
+});
+
 /** One entry of `sources`. */
 export const SourceYaml = v.pipe(
   v.unknown(),
   v.check(isRecord, "must be a mapping"),
-  v.variant("type", [OtlpSource, FileSource, HostMetricsSource, JournaldSource]),
+  v.variant("type", [OtlpSource, FileSource, HostMetricsSource, JournaldSource, SyslogSource]),
 );
 
 /** Braces, character classes, extended globs and escapes, with which a pattern can hide a `..`. */

@@ -108,7 +108,7 @@ export const suspectUtf16 = (configured: Encoding, start: Buffer): Encoding | un
 const restBytesMax = 3;
 
 /** Returns how long the whole characters of a piece are, which ends anywhere; all of it if it is invalid elsewhere. */
-export const wholeLength = ({ isValid }: Charset, piece: Buffer): number => {
+export const wholeLength = ({ isValid }: Pick<Charset, "isValid">, piece: Buffer): number => {
   for (let length = piece.length; length >= Math.max(0, piece.length - restBytesMax); length--)
     if (isValid(piece.subarray(0, length))) return length;
   return piece.length;

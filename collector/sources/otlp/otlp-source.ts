@@ -7,6 +7,7 @@ import {
 import type { AddressInfo, Server as NetServer } from "node:net";
 import { containFailures } from "#kit/contain-failures.ts";
 import type { SourceRefusal } from "#proto/completeness/account.ts";
+import { createListeners } from "../listeners.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 import { type CallerCheck, createCallerCheck } from "./caller-check.ts";
 import { type Consume, type ConsumerLimits, createConsumer } from "./consumer.ts";
@@ -14,7 +15,6 @@ import { createDecompress } from "./decompress.ts";
 import { createUnaryGrpcHandler, otlpMethods } from "./grpc.ts";
 import { createOtlpHttpHandler } from "./http.ts";
 import { createInFlightRequests } from "./in-flight-requests.ts";
-import { createListeners } from "./listeners.ts";
 import { type Signal, signals } from "./signals.ts";
 import { traceConsume } from "./trace-consume.ts";
 

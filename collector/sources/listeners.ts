@@ -1,21 +1,25 @@
-import type { AddressInfo, Server } from "node:net";
+import { Socket } from "node:dgram";
+import { once } from "node:events";
+import { lstat, unlink } from "node:fs/promises";
+import { type AddressInfo, connect, type Server } from "node:net";
 import { createReportedFault } from "#collector/queue/reported-fault.ts";
+import { isLoopbackHost } from "#kit/confidential-url.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { hostPortForm, splitHostPort } from "#proto/collector-config/sources.ts";
-import type { Source, SourceDependencies } from "../source.ts";
+import type { Source, SourceDependencies } from "./source.ts";
 
 /** What listens on an address. */
-interface Listener<Listening extends Server> {
-  transport: "grpc" | "http";
-  /** `host:port`. */
+interface Listener<Listening extends Server | Socket> {
+  transport: string;
+  /** `host:port`, or the path of a unix socket, to which every user may write. */
   address: string;
-  create(): Listening;
+  create(): Listening | Promise<Listening>;
 }
 
 /** The listeners of one source. */
-interface Listeners<Listening extends Server> {
-  /** Where each listens: `host:port`. */
-  readonly addresses: { readonly grpc?: string; readonly http?: string };
+interface Listeners<Listening extends Server | Socket> {
+  /** Where each transport listens: `host:port`, or a path. */
+  readonly addresses: Readonly<Record<string, string>>;
   /** Listens. With `retries`, resolves although the address cannot be used, and tries again until it can. */
   open(listener: Listener<Listening>, retries: boolean): Promise<void>;
   condition: NonNullable<Source["condition"]>;
@@ -30,18 +34,18 @@ const pauseMs = 5_000;
 const passingFaults = ["EADDRINUSE", "EADDRNOTAVAIL"];
 
 /** Creates the listeners of the source `name`, none of them open. They give up when `signal` aborts. */
-export const createListeners = <Listening extends Server>(
+export const createListeners = <Listening extends Server | Socket>(
   name: string,
   { clock, log }: Pick<SourceDependencies, "clock" | "log">,
   signal: AbortSignal,
 ): Listeners<Listening> => {
   const servers: Listening[] = [];
-  const addresses: { grpc?: string; http?: string } = {};
+  const addresses: Record<string, string> = {};
   const retrying = new Set<Promise<void>>();
   const fault = createReportedFault("source_failed", clock, `${name}: `);
 
   const open = async ({ transport, address, create }: Listener<Listening>) => {
-    const server = create();
+    const server = await create();
     addresses[transport] = await listen(server, address);
     servers.push(server);
     log.info({ source: name, transport, address: addresses[transport] }, "listening");
@@ -80,15 +84,35 @@ export const createListeners = <Listening extends Server>(
   };
 };
 
-const listen = (server: Server, address: string): Promise<string> =>
-  new Promise((resolve, reject) => {
-    const { host, port } = splitHostPort(address) ?? {};
-    if (host === undefined || port === undefined)
-      throw new TypeError(`the listen address ${hostPortForm}`);
-    server.once("error", reject);
-    server.listen({ host, port }, () => {
-      server.off("error", reject);
-      const { port: bound } = server.address() as AddressInfo;
-      resolve(`${host.includes(":") ? `[${host}]` : host}:${bound}`);
-    });
-  });
+const listen = async (server: Server | Socket, address: string): Promise<string> => {
+  const { host, port } = splitHostPort(address) ?? {};
+  const isPath = address.startsWith("/");
+  if (!isPath && (host === undefined || port === undefined))
+    throw new TypeError(`the listen address ${hostPortForm}`);
+  if (server instanceof Socket) server.bind({ address: host, port, exclusive: true });
+  else if (isPath) server.listen({ path: address, readableAll: true, writableAll: true });
+  else server.listen({ host, port });
+  await once(server, "listening");
+  if (isPath) return address;
+  const { port: bound } = server.address() as AddressInfo;
+  return `${host?.includes(":") ? `[${host}]` : host}:${bound}`;
+};
+
+/** Reports whether only this machine reaches `host:port`. */
+export const isOnLoopback = (address: string): boolean => {
+  const host = splitHostPort(address)?.host.toLowerCase() ?? "";
+  return isLoopbackHost(host.includes(":") ? `[${host}]` : host);
+};
+
+/** Removes a unix socket that nobody listens on any more, as a killed process leaves one. */
+export const removeStaleSocket = async (path: string): Promise<void> => {
+  const found = await lstat(path).catch(() => undefined);
+  if (!found?.isSocket()) return;
+  const socket = connect(path);
+  const failure = await once(socket, "connect").then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  socket.destroy();
+  if (errorCode(failure) === "ECONNREFUSED") await unlink(path);
+};

@@ -1,0 +1,148 @@
+import type { Server, Socket } from "node:net";
+import { containFailures } from "#kit/contain-failures.ts";
+import { createInFlightRequests } from "../otlp/in-flight-requests.ts";
+import type { SourceDependencies } from "../source.ts";
+import { createFraming, FramingError } from "./framing.ts";
+import type { Storing } from "./storing.ts";
+
+/** Limits of the connections of one source. */
+export interface ConnectionLimits {
+  connectionsMax: number;
+  /** A longer message is divided, or refused if its length says so. */
+  messageBytesMax: number;
+  /** The limit of all incomplete messages together. */
+  heldBytesMax: number;
+  /** A connection ends after so long without a byte. */
+  idleMs: number;
+  /** The same, while a message is incomplete. */
+  incompleteMs: number;
+}
+
+interface Connection {
+  readonly socket: Socket;
+  readMs: number;
+  /** It has bytes of an incomplete message. */
+  isHolding: boolean;
+  /** What was read of it is being stored. */
+  isStoring: boolean;
+}
+
+/** How long senders have to end their connections when the source stops. */
+const drainMs = 1_000;
+
+/**
+ * Creates the reader of a source's connections. It reads more of a connection only once everything before is stored, so that a full queue makes
+ * its sender wait.
+ */
+export const createConnections = (
+  name: string,
+  limits: ConnectionLimits,
+  { clock, log }: Pick<SourceDependencies, "clock" | "log">,
+  storing: Storing,
+) => {
+  const open = new Set<Connection>();
+  const held = createInFlightRequests(limits.heldBytesMax);
+  const counts = { refused_connections: 0, broken_connections: 0 };
+  const ended = new Set<Promise<void>>();
+
+  const onFailure = (err: unknown) => {
+    counts.broken_connections += 1;
+    log.debug({ err, source: name }, "a connection of a sender failed");
+  };
+  /** Ends a connection whose bytes cannot be read; what it has sent of a message counts as one. */
+  const refuse = (socket: Socket, error: FramingError) => {
+    counts.broken_connections += 1;
+    storing.refuse(error.reason, 1);
+    log.warn({ err: error, source: name, sender: socket.remoteAddress }, "refused a sender");
+    socket.destroy();
+  };
+
+  const follow = async (connection: Connection, transport: string) => {
+    const { socket } = connection;
+    const sender = {
+      ...(socket.remoteAddress && { "client.address": plainAddress(socket.remoteAddress) }),
+      "network.transport": transport,
+    };
+    const framing = createFraming(limits.messageBytesMax);
+    let holding = held.begin(() => undefined);
+    let refusal: FramingError | undefined;
+    try {
+      for await (const chunk of socket) {
+        holding.end();
+        connection.isStoring = true;
+        await storing.whenRoom();
+        await storing.store(framing.push(chunk), sender);
+        connection.isStoring = false;
+        connection.readMs = clock.monotonic();
+        connection.isHolding = framing.heldBytes() > 0;
+        holding = held.begin(() => {
+          refusal = new FramingError("too_large", "too many messages are incomplete");
+          socket.destroy();
+        });
+        holding.add(framing.heldBytes());
+      }
+    } catch (error) {
+      if (error instanceof FramingError) refusal = error;
+      else if (refusal === undefined) onFailure(error);
+    } finally {
+      holding.end();
+    }
+    if (refusal === undefined) await storing.store(framing.rest(), sender);
+    else refuse(socket, refusal);
+  };
+
+  return {
+    /** Reads the connections of a server, which it returns. */
+    read: (server: Server, event: "connection" | "secureConnection", transport: string): Server => {
+      server.maxConnections = limits.connectionsMax;
+      containFailures(server, onFailure);
+      server.on("drop", () => {
+        counts.refused_connections += 1;
+      });
+      server.on("tlsClientError", onFailure);
+      server.on(event, (socket: Socket) => {
+        const readMs = clock.monotonic();
+        const connection = { socket, readMs, isHolding: false, isStoring: false };
+        socket.setKeepAlive(true, limits.incompleteMs);
+        open.add(connection);
+        const end = follow(connection, transport)
+          .catch(onFailure)
+          .finally(() => {
+            open.delete(connection);
+            ended.delete(end);
+          });
+        ended.add(end);
+      });
+      return server;
+    },
+    /** Asks senders from which nothing has come for long to end their connections; ends those that have not since the call before. */
+    endIdle: () => {
+      const now = clock.monotonic();
+      for (const { socket, readMs, isHolding, isStoring } of open) {
+        const idleMs = isHolding ? limits.incompleteMs : limits.idleMs;
+        if (isStoring || now - readMs < idleMs) continue;
+        if (socket.writableEnded) socket.destroy();
+        else socket.end();
+      }
+    },
+    /** Asks senders to end their connections, and reads what is on its way; `abort` is called when that has taken long enough. */
+    drain: async (abort: () => void) => {
+      for (const { socket } of open) socket.end();
+      const drained = new AbortController();
+      const late = clock.sleep(drainMs, drained.signal).then(
+        () => {
+          abort();
+          for (const { socket } of open) socket.destroy();
+        },
+        () => undefined,
+      );
+      await Promise.all(ended);
+      drained.abort("drained");
+      await late;
+    },
+    counts: () => ({ connections: open.size, ...counts }),
+  };
+};
+
+/** Returns an address without the prefix that an IPv4 one has on an IPv6 socket (case E6). */
+export const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/, "");
