@@ -298,3 +298,27 @@ it.skipIf(!canOpenRoot)(
     );
   },
 );
+
+it.skipIf(!canOpenRoot)(
+  "in a root of its own, the unit adds its user to the group of the journal if the config asks for that, and starts without the group (needs root)",
+  { timeout: 60_000 },
+  async () => {
+    const root = await openPackageRoot();
+    onTestFinished(() => root.close());
+    await writeFile(join(dir, "program"), program);
+    const completions = { bash: "", zsh: "", fish: "" };
+    const contents = { executable: join(dir, "program"), completions, notices: "" };
+    await writeTree(join(root.shared, "tar"), tarredFiles(contents));
+    await root.run("/srv/tar/install.sh; groupdel systemd-journal 2>/dev/null || true");
+    const groupsWith = (config: string) =>
+      root.run(
+        'echo "$1" >/etc/svc-collector/collector.yaml; systemctl restart; systemctl is-active; id -nG svc-collector',
+        config,
+      );
+    expect(await groupsWith("- { type: journald }")).toBe("svc-collector\n");
+    await root.run("groupadd --system systemd-journal");
+    expect(await groupsWith("- { type: file } # and no journald")).toBe("svc-collector\n");
+    for (let starts = 0; starts < 2; starts++)
+      expect(await groupsWith("- { type: journald }")).toBe("svc-collector systemd-journal\n");
+  },
+);

@@ -16,6 +16,7 @@ stop() {
 start() {
   if [ -e $state/masked ]; then echo "Unit svc-collector.service is masked." >&2; exit 1; fi
   [ -e "$(setting ConditionPathExists)" ] || return 0
+  $(setting ExecStartPre | sed 's/^[-+]*//')
   setpriv --reuid "$(setting User)" --regid "$(setting Group)" --init-groups env -i PATH=/usr/bin:/bin \
     $(setting ExecStart) </dev/null >>$state/log 2>&1 &
   echo $! >$state/pid
