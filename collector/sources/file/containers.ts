@@ -3,8 +3,8 @@
  * of one record. Streams are interleaved, so each has a position of its own: what one of them has after the unfinished record of another is
  * stored at once, and passed over when it is read again. Invariant: a read begins at the earliest position of all streams.
  */
-import * as v from "valibot";
 import { encodeAttributes } from "#collector/queue/line-batch.ts";
+import { containerOf, parseContainerLine } from "./container-lines.ts";
 import { endsAtHole, findLines, type Lines } from "./lines.ts";
 import { joinLines, type Multiline } from "./multiline.ts";
 import type { StreamPositions } from "./position.ts";
@@ -21,74 +21,6 @@ interface ContainerOptions extends RecordOptions {
   /** A piece is stored after its stream was silent for so long. */
   readonly partialAfterMs: number;
 }
-
-const label = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?";
-const logPath = new RegExp(
-  `/(${label})_(${label}(?:\\.${label})*)_([0-9A-Za-z-]{1,64})/(${label})/(\\d{1,9})\\.log$`,
-);
-
-/** Returns whose log a path is, by the names that the kubelet gives; nothing for any other path. */
-const containerOf = (path: string): Record<string, string> => {
-  const [, namespace, pod, uid, container, restarts] = logPath.exec(path) ?? [];
-  if (!namespace || !pod || !uid || !container || !restarts || pod.length > 253) return {};
-  return {
-    "k8s.namespace.name": namespace,
-    "k8s.pod.name": pod,
-    "k8s.pod.uid": uid,
-    "k8s.container.name": container,
-    "k8s.container.restart_count": `${Number(restarts)}`,
-  };
-};
-
-/** A line as the runtime wrote it. `stream` is empty for one that is in neither format. */
-interface RuntimeLine {
-  readonly stream: string;
-  readonly time?: string;
-  readonly text: Buffer;
-  readonly isPiece: boolean;
-}
-
-const time = String.raw`\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d)`;
-const criPrefix = new RegExp(`^(${time}) (stdout|stderr) ([FP])(?::[^ ]{0,40})?(?: |$)`);
-const criPrefixBytesMax = 128;
-const dockerTime = new RegExp(`^${time}$`);
-const carriageReturn = 0x0d;
-const openBrace = 0x7b;
-
-const parseCriLine = (chunk: Buffer, start: number, end: number): RuntimeLine | undefined => {
-  const prefix = chunk.toString("latin1", start, Math.min(end, start + criPrefixBytesMax));
-  const [matched, writtenAt = "", stream = "", tag] = criPrefix.exec(prefix) ?? [];
-  if (matched === undefined) return undefined;
-  const isPiece = tag === "P";
-  // Within a text it is no line end.
-  const to = isPiece && chunk[end] === carriageReturn ? end + 1 : end;
-  return { stream, time: writtenAt, text: chunk.subarray(start + matched.length, to), isPiece };
-};
-
-const DockerLine = v.pipe(
-  v.string(),
-  v.parseJson(),
-  v.object({
-    log: v.string(),
-    stream: v.picklist(["stdout", "stderr"]),
-    time: v.pipe(v.string(), v.regex(dockerTime)),
-  }),
-);
-
-const parseDockerLine = (chunk: Buffer, start: number, end: number): RuntimeLine | undefined => {
-  const parsed = v.safeParse(DockerLine, chunk.toString("utf8", start, end));
-  if (!parsed.success) return undefined;
-  const { log, ...rest } = parsed.output;
-  const text = Buffer.from(log.replace(/\r?\n$/, ""));
-  return { ...rest, text, isPiece: !log.endsWith("\n") };
-};
-
-const parseLine = (chunk: Buffer, start: number, end: number): RuntimeLine =>
-  (chunk[start] === openBrace ? parseDockerLine : parseCriLine)(chunk, start, end) ?? {
-    stream: "",
-    text: chunk.subarray(start, end),
-    isPiece: false,
-  };
 
 /** A line as the container wrote it, or its beginning. */
 interface OutputLine {
@@ -114,7 +46,7 @@ const joinPieces = (
     const isTornHere = isTorn && index === bounds.length - 2;
     const { stream, time, text, isPiece } = isTornHere
       ? { stream: "", time: undefined, text: chunk.subarray(start, end), isPiece: true }
-      : parseLine(chunk, start, end);
+      : parseContainerLine(chunk, start, end);
     if (isStored(stream, start)) continue;
     const lines = streams.get(stream) ?? [];
     streams.set(stream, lines);

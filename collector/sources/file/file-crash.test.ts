@@ -97,8 +97,10 @@ it("Q1: neither loses nor repeats a line of pods when it is killed with kill -9,
     if (round === 0) renameSync(join(web, "0.log"), join(web, "0.log.20261130-070000"));
     if (round === 1) {
       const rotated = join(web, "0.log.20261130-070000");
-      writeFileSync(`${rotated}.gz`, gzipSync(readFileSync(rotated)));
-      writeFileSync(`${rotated}.tmp`, gzipSync("not yet whole").subarray(0, 20));
+      const packed = gzipSync(readFileSync(rotated));
+      writeFileSync(`${rotated}.gz`, packed);
+      // What the kubelet has compressed so far of another one.
+      writeFileSync(join(web, "0.log.20261130-060000.tmp"), packed.subarray(0, packed.length / 2));
       rmSync(rotated);
       renameSync(join(web, "0.log"), join(web, "0.log.20261130-080000"));
     }
