@@ -6,7 +6,8 @@ import { createMounts } from "../files/mounts.ts";
 import { createFileSource } from "./file/file-source.ts";
 import { createSourceFiles } from "./file/source-files.ts";
 import { createHostMetricsSource } from "./host-metrics/host-metrics-source.ts";
-import { createJournaldSource, type JournaldSourceConfig } from "./journald/journald-source.ts";
+import type { JournaldConfig } from "./journald/journal-record.ts";
+import { createJournaldSource } from "./journald/journald-source.ts";
 import { createOtlpSource } from "./otlp/otlp-source.ts";
 
 /** The counters that rise while a part does not do its work, by the condition that says so. */
@@ -54,7 +55,7 @@ const files = {
   startAt: "beginning",
   rules: { neverRead: [] },
 } as const;
-const journal: JournaldSourceConfig = {
+const journal: JournaldConfig = {
   units: [],
   identifiers: [],
   priority: "debug",

@@ -35,10 +35,10 @@ it("names fields as the semantic conventions do, keeps those of programs, and le
     observedAtMs: 5,
     payload: Buffer.from("started"),
     attributes: {
-      "log.record.time": "2026-09-21T14:13:20.123Z",
+      "journald.timestamp": "2026-09-21T14:13:20.123Z",
       "syslog.severity.code": "6",
       "syslog.facility.code": "3",
-      "syslog.identifier": "nginx",
+      "syslog.appname": "nginx",
       "systemd.unit": "nginx.service",
       "process.pid": "17",
       "process.executable.name": "nginx",
@@ -53,7 +53,7 @@ it("names fields as the semantic conventions do, keeps those of programs, and le
 
 it("has the time at which the sender sent it, and none that no clock shows", () => {
   const timeOf = (fields: Record<string, string>) =>
-    recordOf(entryWith(fields), observed).attributes["log.record.time"];
+    recordOf(entryWith(fields), observed).attributes["journald.timestamp"];
   const received = { __REALTIME_TIMESTAMP: "1790000000000000" };
   expect(timeOf({ ...received, _SOURCE_REALTIME_TIMESTAMP: "1780000000000000" })).toBe(
     "2026-05-28T20:26:40.000Z",

@@ -1,7 +1,11 @@
 import type { NewRecord } from "#collector/queue/record.ts";
 import { rfc3339 } from "#kit/clock.ts";
+import type { SourceConfig } from "#proto/collector-config/parse.ts";
 import { journalPriorities } from "#proto/collector-config/sources.ts";
 import { fieldText, type JournalEntry } from "./export-format.ts";
+
+/** The config of a `journald` source (docs/journald.md). */
+export type JournaldConfig = Omit<Extract<SourceConfig, { type: "journald" }>, "type">;
 
 /** The kind of the records. */
 export const lineKind = "log_line";
@@ -10,7 +14,7 @@ export const lineKind = "log_line";
 const attributeNames = new Map([
   ["PRIORITY", "syslog.severity.code"],
   ["SYSLOG_FACILITY", "syslog.facility.code"],
-  ["SYSLOG_IDENTIFIER", "syslog.identifier"],
+  ["SYSLOG_IDENTIFIER", "syslog.appname"],
   ["SYSLOG_PID", "syslog.procid"],
   ["CODE_FILE", "code.file.path"],
   ["CODE_LINE", "code.line.number"],
@@ -54,7 +58,7 @@ export const recordOf = (
 ): NewRecord => {
   const attributes: Record<string, string> = {};
   const time = sentAt(entry);
-  if (time !== undefined) attributes["log.record.time"] = time;
+  if (time !== undefined) attributes["journald.timestamp"] = time;
   for (const name of entry.fields.keys()) {
     const attribute = attributeOf(name);
     if (attribute !== undefined) attributes[attribute] = fieldText(entry, name) ?? "";
@@ -64,15 +68,12 @@ export const recordOf = (
   return { kind: lineKind, observedAtMs, source, attributes, payload };
 };
 
-/** Which entries a source reads. */
-export interface JournalSelection {
-  readonly units: readonly string[];
-  readonly identifiers: readonly string[];
-  readonly priority: (typeof journalPriorities)[number];
-}
-
 /** Returns a function that selects the entries that `journalctl` selects with the same units, identifiers and priority. */
-export const createJournalFilter = ({ units, identifiers, priority }: JournalSelection) => {
+export const createJournalFilter = ({
+  units,
+  identifiers,
+  priority,
+}: Pick<JournaldConfig, "units" | "identifiers" | "priority">) => {
   const patterns = units.map(unitPattern);
   const leastSevere = journalPriorities.indexOf(priority);
   return (entry: JournalEntry): boolean =>

@@ -10,11 +10,6 @@ interface JournalctlRun {
   readonly signal: AbortSignal;
 }
 
-/** `journalctl` cannot read the journal. The message says what helps. */
-class JournalctlError extends Error {
-  override readonly name = "JournalctlError";
-}
-
 /** Faults that it names on stderr, and after which it may read on, with a part of the journal or nothing. */
 const faults = [
   {
@@ -62,9 +57,9 @@ export const runJournalctl = async ({
   const end = await ended;
   signal.removeEventListener("abort", kill);
   signal.throwIfAborted();
-  if (end instanceof Error || faultIn(stderr)) throw new JournalctlError(describeEnd(end, stderr));
+  if (end instanceof Error || faultIn(stderr)) throw new Error(describeEnd(end, stderr));
   if (failure !== undefined) throw failure;
-  if (end !== 0) throw new JournalctlError(describeEnd(end, stderr));
+  if (end !== 0) throw new Error(describeEnd(end, stderr));
 };
 
 const describeEnd = (end: Error | number | string | null, stderr: string): string => {

@@ -12,16 +12,12 @@ import { addFileGaps, fileGapSource } from "#collector/queue/file-gaps.ts";
 import type { Checkpoint, NewRecord } from "#collector/queue/record.ts";
 import { createReportedFault } from "#collector/queue/reported-fault.ts";
 import { dayMs, minuteMs, rfc3339 } from "#kit/clock.ts";
-import type { SourceConfig } from "#proto/collector-config/parse.ts";
 import type { PositionedSourceDependencies, Source, SourceWarning } from "../source.ts";
 import { timeOfCursor } from "./cursor.ts";
 import { createExportParser, fieldText, type JournalEntry } from "./export-format.ts";
 import { createJournalReading, type JournalBatch, type JournalGap } from "./journal-reading.ts";
-import { createJournalFilter, lineKind, recordOf } from "./journal-record.ts";
+import { createJournalFilter, type JournaldConfig, lineKind, recordOf } from "./journal-record.ts";
 import { runJournalctl } from "./journalctl.ts";
-
-/** The config of a `journald` source (docs/journald.md). */
-export type JournaldSourceConfig = Omit<Extract<SourceConfig, { type: "journald" }>, "type">;
 
 /** The dependencies of a `journald` source. */
 interface JournaldSourceDependencies extends PositionedSourceDependencies {
@@ -37,7 +33,7 @@ const saveMs = 10_000;
 
 /** Follows a journal, and starts `journalctl` again whenever it ends. */
 export const createJournaldSource = (
-  config: JournaldSourceConfig,
+  config: JournaldConfig,
   dependencies: JournaldSourceDependencies,
 ): Source => {
   const { clock, log, program = "journalctl" } = dependencies;
@@ -99,7 +95,8 @@ export const createJournaldSource = (
         .sleep(Math.min(minuteMs, firstPauseMs * 2 ** pauses), signal)
         .catch(() => undefined);
     }
-    await storing.save();
+    // What is not saved is read again.
+    await storing.save().catch(() => undefined);
   };
 
   return {
@@ -122,7 +119,7 @@ export const createJournaldSource = (
 };
 
 /** Returns the options that select the journal. `--merge` alone would read those of other machines too. */
-const journalOf = async ({ directory, namespace }: JournaldSourceConfig): Promise<string[]> => {
+const journalOf = async ({ directory, namespace }: JournaldConfig): Promise<string[]> => {
   if (directory !== undefined) return [`--directory=${directory}`];
   const machineId = await readFile("/etc/machine-id", "utf8").catch(() => "");
   return [
@@ -133,7 +130,7 @@ const journalOf = async ({ directory, namespace }: JournaldSourceConfig): Promis
 
 /** Creates what stores the entries of a source together with its cursor. */
 const createStoring = (
-  config: JournaldSourceConfig,
+  config: JournaldConfig,
   { append, refused, checkpoints, clock, log }: JournaldSourceDependencies,
   signal: AbortSignal,
 ) => {
@@ -170,8 +167,9 @@ const createStoring = (
 
   const reportGaps = (gaps: readonly JournalGap[]) => {
     counts.gaps += gaps.length;
-    counts.lost_entries += gaps.reduce((sum, { entries = 0 }) => sum + entries, 0);
-    const message = describeGaps(gaps);
+    const known = gaps.reduce((sum, { entries = 0 }) => sum + entries, 0);
+    counts.lost_entries += known;
+    const message = describeGaps(gaps, known);
     lastLoss = { at: clock.monotonic(), message };
     log.warn({ source: name, gaps: gaps.length }, message);
   };
@@ -231,8 +229,7 @@ const findCursor = (
     .toSorted((one, other) => timeOfCursor(one) - timeOfCursor(other))
     .at(-1);
 
-const describeGaps = (gaps: readonly JournalGap[]): string => {
-  const known = gaps.reduce((sum, { entries = 0 }) => sum + entries, 0);
+const describeGaps = (gaps: readonly JournalGap[], known: number): string => {
   const isKnown = gaps.every(({ entries }) => entries !== undefined);
   const entries = isKnown ? `${known} entries` : "an unknown number of entries";
   const [from, to] = [gaps.at(0)?.fromMs ?? 0, gaps.at(-1)?.toMs ?? 0].map(rfc3339);

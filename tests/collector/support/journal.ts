@@ -2,10 +2,8 @@ import { appendFileSync, chmodSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Queue } from "#collector/queue/queue.ts";
-import {
-  createJournaldSource,
-  type JournaldSourceConfig,
-} from "#collector/sources/journald/journald-source.ts";
+import type { JournaldConfig } from "#collector/sources/journald/journal-record.ts";
+import { createJournaldSource } from "#collector/sources/journald/journald-source.ts";
 import type { Source } from "#collector/sources/source.ts";
 import { type Clock, systemClock } from "#kit/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
@@ -44,7 +42,7 @@ export const createTestJournal = () => {
   let append: Queue["append"] = queue.append;
   let source: Source | undefined;
 
-  const start = async (config: Partial<JournaldSourceConfig> = {}, retries = true) => {
+  const start = async (config: Partial<JournaldConfig> = {}, retries = true) => {
     source = createJournaldSource(
       {
         units: [],
