@@ -63,7 +63,7 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
   return fault === null ? 0 : 1;
 };
 
-/** Whether a file of keys contains receipts: then their author could have added the keys. */
+/** Reports whether a file of keys contains receipts: then their author could have added the keys. */
 const isOfReceipts = (value: unknown) =>
   v.is(v.looseObject({}), value) &&
   ["format", "head", "items"].some((member) => Object.hasOwn(value, member));
@@ -80,7 +80,7 @@ const readJson = async (path: string): Promise<unknown> => {
 };
 
 /**
- * Whether an object in valid JSON has a key twice. `JSON.parse` keeps the last, other readers the first: one file would have two meanings.
+ * Reports whether an object in valid JSON has a key twice. `JSON.parse` keeps the last, other readers the first: one file would have two meanings.
  */
 const repeatsKey = (json: string) => {
   const open: Set<string>[] = [];

@@ -25,7 +25,7 @@ export interface GroupOptions<Item, Result> {
    */
   gather?(): Promise<void>;
   /**
-   * Returns whether to retry each item on its own after this failure, so that one bad item fails alone. Otherwise items did not cause the
+   * Reports whether to retry each item on its own after this failure, so that one bad item fails alone. Otherwise items did not cause the
    * failure, and each further run would take as long to fail: the waiting calls fail too, unless another run succeeded meanwhile.
    */
   isolate(error: unknown): boolean;

@@ -113,7 +113,7 @@ const readBothCsr = (der: Uint8Array<ArrayBuffer>) => {
   }
 };
 
-/** Whether a reader rejects `der` by `DerError`, or both readers agree on it. */
+/** Reports whether a reader rejects `der` by `DerError`, or both readers agree on it. */
 const agrees = (read: (der: Uint8Array<ArrayBuffer>) => { own: object; other: object | null }) => {
   let compared = 0;
   const property = (der: Uint8Array<ArrayBuffer>) => {

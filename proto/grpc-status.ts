@@ -92,7 +92,7 @@ const errorInfo = declareMessage({ reason: optionalField(textField(1)) });
 
 const delayInfo = declareMessage({ delay: declareMessage({ seconds: integerField(1) }).field(1) });
 
-/** Makes a `google.rpc.RetryInfo`. */
+/** Creates a `google.rpc.RetryInfo`. */
 export const retryInfo = (seconds: number): GrpcDetail => ({
   typeUrl: "type.googleapis.com/google.rpc.RetryInfo",
   value: delayInfo.encode({ delay: { seconds } }),

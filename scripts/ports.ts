@@ -28,11 +28,11 @@ const isFree = (port: number, host = "127.0.0.1"): Promise<boolean> =>
     probe.listen(port, host, () => probe.close(() => resolve(true)));
   });
 
-/** Returns whether this port of `localhost` is free, on IPv4 and IPv6. */
+/** Reports whether this port of `localhost` is free, on IPv4 and IPv6. */
 export const isPortFree = async (port: number): Promise<boolean> =>
   (await isFree(port)) && (await isFree(port, "::1"));
 
-/** Returns whether `address` (host:port) accepts connections. */
+/** Reports whether `address` (host:port) accepts connections. */
 export const isListening = (address: string): Promise<boolean> =>
   new Promise((resolve) => {
     const { hostname, port } = new URL(`tcp://${address}`);

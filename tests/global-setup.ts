@@ -36,7 +36,7 @@ const settings = {
   scram_iterations: "1",
 };
 
-/** Returns whether a folder in memory exists and has room for the servers of a run, with their WAL. */
+/** Reports whether a folder in memory exists and has room for the servers of a run, with their WAL. */
 const hasMemoryFor = (folder: string) => {
   if (!existsSync(folder)) return false;
   const { bavail, bsize } = statfsSync(folder);

@@ -110,7 +110,7 @@ const kinds = {
 
 type KindName = keyof typeof kinds;
 
-/** Whether records of a kind have ids that a command may name. */
+/** Reports whether records of a kind have ids that a command may name. */
 export const isKind = (name: string): name is KindName => name in kinds;
 
 /** Returns the kind of the records of a command group: `session` of `sessions`. */

@@ -18,6 +18,6 @@ export const describeProblem = ({
     "",
   ].join("\n");
 
-/** Whether core has given no answer of its own, so that it may have carried the request out. */
+/** Reports whether core has given no answer of its own, so that it may have carried the request out. */
 export const isUnanswered = ({ code, status }: Pick<Problem, "code" | "status">): boolean =>
   code === "unreachable" || code === "not_core" || status >= 500;

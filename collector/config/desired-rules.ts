@@ -70,7 +70,7 @@ const listenersOf = (source: SourceConfig): [transport: string, listener: Listen
   );
 };
 
-/** Whether a listener is one of this host's, or may be one. A unix socket must be one: its path may be anywhere. */
+/** Reports whether a listener is one of this host's, or may be one. A unix socket must be one: its path may be anywhere. */
 const mayListen = (
   { sources, management }: CollectorConfig,
   transport: string,
@@ -85,11 +85,11 @@ const mayListen = (
   return isKnown || (isAllowed && allowedHosts.length === 0);
 };
 
-/** Whether every pattern stays inside one of the roots, apart from links. */
+/** Reports whether every pattern stays inside one of the roots, apart from links. */
 export const isInsideRoots = (patterns: readonly string[], roots: readonly string[]): boolean =>
   patterns.every((pattern) => roots.some((root) => isInside(pattern, root)));
 
-/** Whether a pattern matches nothing outside `root`, apart from links: its text starts with `root` and shows where it leads. */
+/** Reports whether a pattern matches nothing outside `root`, apart from links: its text starts with `root` and shows where it leads. */
 const isInside = (pattern: string, root: string): boolean => {
   const base = root.endsWith("/") ? root : `${root}/`;
   return pattern.startsWith(base) && hasPlainDirectories(pattern);

@@ -71,7 +71,7 @@ export type UsableConfig = LoadedConfig &
 export const describeConfigError = ({ path, line, column, message }: ConfigTextError): string =>
   `${line}:${column} ${path === "" ? "" : `${path} `}${message}`;
 
-/** Whether a config can run. */
+/** Reports whether a config can run. */
 export const isUsable = (loaded: LoadedConfig): loaded is UsableConfig =>
   loaded.errors.length === 0 &&
   loaded.config !== undefined &&

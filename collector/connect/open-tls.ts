@@ -78,6 +78,6 @@ const openVerified = async (
   }
 };
 
-/** Whether no authority of ours has issued a certificate. */
+/** Reports whether no authority of ours has issued a certificate. */
 const isForeign = (error: unknown) =>
   /^(UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/.test(errorCode(error) ?? "");

@@ -17,7 +17,7 @@ export const tlsServer = (url: URL, serverName: string | undefined) => {
   };
 };
 
-/** Whether an error is a certificate that was not accepted: Node names what OpenSSL says of it, and has `UNSPECIFIED` for the rest. */
+/** Reports whether an error is a certificate that was not accepted: Node names what OpenSSL says of it, and has `UNSPECIFIED` for the rest. */
 export const isUntrusted = (error: unknown): boolean =>
   /^(CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT_|INVALID_|PATH_LENGTH_|UNSPECIFIED)/.test(
     errorCode(error) ?? "",

@@ -15,7 +15,7 @@ export type Compressor = (message: Uint8Array) => Promise<Uint8Array<ArrayBuffer
 const chunkSize = 64 * 1024;
 
 /**
- * Makes a compressor. It uses the fastest level: telemetry becomes a tenth larger than at the default level, in a third of the time. All
+ * Creates a compressor. It uses the fastest level: telemetry becomes a tenth larger than at the default level, in a third of the time. All
  * messages share one state of the library: one for each would be a quarter of a megabyte of garbage outside the heap, and V8 collects
  * all garbage for every ten megabytes of that.
  */

@@ -29,7 +29,7 @@ export interface ForwarderOptions {
   maxInFlightFrames: number;
   /** With `gzip`, what core takes as blocks is compressed with zstd. */
   compression: "gzip" | "none";
-  /** Makes the compressor of a stream's blocks; that of node:zlib by default. */
+  /** Creates the compressor of a stream's blocks; that of node:zlib by default. */
   createBlockCompressor?: () => Compressor;
   /** How long an account may be unanswered, 15 s by default. */
   accountTimeoutMs?: number;
@@ -71,7 +71,7 @@ export interface Forwarder {
   status(): ForwarderStatus;
   /** Resolves once a stream has been opened, or the first one has failed. */
   settled(): Promise<void>;
-  /** Whether the stream that is open takes statuses. */
+  /** Reports whether the stream that is open takes statuses. */
   takesStatus(): boolean;
   /** Sends a status on the stream that is open, and resolves with core's answer. Rejects when the stream ends, or takes none. */
   sendStatus(status: Status): Promise<StatusAnswer>;
@@ -84,7 +84,7 @@ const answerTimeoutMs = minuteMs;
 const accountTriesMax = 2;
 const accountPauseMs = { min: minuteMs, max: hourMs };
 
-/** Makes a forwarder from `queue` to core (docs/protocol.md). */
+/** Creates a forwarder from `queue` to core (docs/protocol.md). */
 export const createForwarder = (options: ForwarderOptions): Forwarder => {
   const { queue, clock, entropy, log, accountTimeoutMs = 15_000 } = options;
   const { createBlockCompressor = () => createCompressor("zstd") } = options;
@@ -278,7 +278,7 @@ const retryAfterMsMax = 5 * minuteMs;
 const recoveredAfterMs = minuteMs;
 
 /**
- * Makes a limiter with additive increase and multiplicative decrease (AIMD): at `overloaded` it halves the frames in flight, and they
+ * Creates a limiter with additive increase and multiplicative decrease (AIMD): at `overloaded` it halves the frames in flight, and they
  * grow by one for each round of acks. Reconnects back off with full jitter, at most 30 s; repeated `overloaded` backs off further
  * each time, also if a few frames were accepted in between. `budget_exceeded` has a pause of its own.
  */
@@ -334,7 +334,7 @@ const pings = { pingIntervalMs: 20_000, pingTimeoutMs: 10_000 };
 /** An ack with a rejection for every envelope of a large frame fits. */
 const ackBytesMax = 4 * 1024 * 1024;
 
-/** Makes connections to the ingest listener at `endpoint`, each of which resumes the TLS session of the one before. */
+/** Creates connections to the ingest listener at `endpoint`, each of which resumes the TLS session of the one before. */
 export const createConnector = (
   endpoint: string,
   { serverName, ...tls }: ForwarderTls,

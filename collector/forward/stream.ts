@@ -57,7 +57,7 @@ export interface ForwardStreamOptions {
   answerTimeoutMs: number;
   /** The stream fails with an `AccountTimeoutError` after so long without the answer to an account. */
   accountTimeoutMs: number;
-  /** Whether accounts wait, and telemetry does not wait for them; false again at a time of its own. */
+  /** Reports whether accounts wait, and telemetry does not wait for them; false again at a time of its own. */
   areAccountsPaused(): boolean;
   clock: Clock;
   tracer?: Tracer;

@@ -80,7 +80,7 @@ export interface IdentityDirectory {
    * ones, and the same request may be repeated.
    */
   install(installation: Installation): Promise<Credentials>;
-  /** Whether core has not yet accepted the credentials in use, so that the previous ones are kept. */
+  /** Reports whether core has not yet accepted the credentials in use, so that the previous ones are kept. */
   isPendingPromotion(): Promise<boolean>;
   /** Removes the previous credentials. Call it once core has accepted the ones in use. */
   promote(): Promise<void>;

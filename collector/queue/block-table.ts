@@ -208,7 +208,7 @@ interface BlockReader {
   readonly corrupt: number[];
 }
 
-/** Makes a reader of records up to either bound; the first one also if it alone is over `bytesMax`. */
+/** Creates a reader of records up to either bound; the first one also if it alone is over `bytesMax`. */
 export const createBlockReader = (recordsMax: number, bytesMax: number): BlockReader => {
   const found: QueuedRecords[] = [];
   const corrupt: number[] = [];

@@ -42,7 +42,7 @@ export interface BlockEncoder {
 }
 
 /**
- * Makes encoders that use the same memory for all blocks, one transaction after the other: SQLite copies it, and garbage by the
+ * Creates encoders that use the same memory for all blocks, one transaction after the other: SQLite copies it, and garbage by the
  * megabyte costs more than the encoding.
  */
 export const createBlockMemory = () => {
@@ -91,7 +91,7 @@ const blockOf = (index: Uint8Array, envelopes: Uint8Array): Block => ({
   checksum: checksumOf(index, envelopes),
 });
 
-/** Whether all of a block is as it was stored. */
+/** Reports whether all of a block is as it was stored. */
 export const isIntact = ({ index, envelopes, checksum }: Block): boolean =>
   checksumOf(index, envelopes) === checksum;
 

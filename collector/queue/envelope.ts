@@ -43,7 +43,7 @@ export const measureRecord = ({
   return length + overheadBytes;
 };
 
-/** Makes a batch of these records. Throws `TypeError` if the time of one is not a finite number. */
+/** Creates a batch of these records. Throws `TypeError` if the time of one is not a finite number. */
 export const batchRecords = (records: readonly NewRecord[]): RecordBatch => {
   const sizes = records.map(measureRecord);
   return {

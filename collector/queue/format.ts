@@ -248,7 +248,7 @@ const insertOrigin = (database: DatabaseSync, origin: QueueOrigin): void => {
 };
 
 /**
- * Whether an error means that the database is corrupt: SQLITE_CORRUPT, SQLITE_NOTADB, a table, row or column that every queue has
+ * Reports whether an error means that the database is corrupt: SQLITE_CORRUPT, SQLITE_NOTADB, a table, row or column that every queue has
  * is missing, or a value has another type or is beyond what a queue counts up to.
  */
 export const isCorruption = (error: unknown): boolean => {

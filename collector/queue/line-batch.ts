@@ -39,7 +39,7 @@ const lineKind = "log_line";
 const offsetName = "file.offset";
 
 /**
- * Makes a batch of lines: records of kind `log_line` with the attributes `file.path` and `file.offset`; pieces have `file.part`, and
+ * Creates a batch of lines: records of kind `log_line` with the attributes `file.path` and `file.offset`; pieces have `file.part`, and
  * all but the last one `file.partial`.
  * There is no object for a line: what all of them share is encoded once, and copied before each one's offset and text.
  */

@@ -37,6 +37,6 @@ export const addLosses = (
 /** How long a queue is at risk after damage: long enough for somebody to see it. */
 const riskMs = dayMs;
 
-/** Whether damage was found within the last day of the queue's time `nowAgeMs`. */
+/** Reports whether damage was found within the last day of the queue's time `nowAgeMs`. */
 export const isLosing = ({ lastAgeMs }: Losses, nowAgeMs: number): boolean =>
   lastAgeMs !== null && nowAgeMs - lastAgeMs < riskMs;

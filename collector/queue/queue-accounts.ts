@@ -43,7 +43,7 @@ export interface QueueAccounts {
   stop(): void;
   /** Writes the last account of the queue id, unless records are left; returns whether it did. Nothing may be appended after it. */
   end(): boolean;
-  /** Whether the queue id has its last account. */
+  /** Reports whether the queue id has its last account. */
   hasEnded(): boolean;
   /** Counts records that a source did not accept. */
   refused(reason: SourceRefusal, records: Readonly<RefusedRecords>): void;

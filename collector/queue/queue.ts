@@ -149,7 +149,7 @@ const expiryCheckMs = 1_000;
 /** How long after a failure of the disk what was acknowledged is deleted again: the next ack may be far away. */
 const ackRetryMs = 1_000;
 
-/** Makes a queue on a store (the invariants are those of queue.ts); throws what opening the store throws. */
+/** Creates a queue on a store (the invariants are those of queue.ts); throws what opening the store throws. */
 export const createQueue = (
   options: Omit<QueueOptions, "dir"> & { dir?: string },
   parts: QueueParts,

@@ -308,7 +308,7 @@ const transportOf = (
   tracer,
 });
 
-/** Whether management requests go to the listener that telemetry goes to: the forwarder's connection then serves both. */
+/** Reports whether management requests go to the listener that telemetry goes to: the forwarder's connection then serves both. */
 const reachesIngestListener = ({ config, trust }: UsableConfig) => {
   const url = URL.parse(config.management.coreUrl ?? "");
   const ingest = URL.parse(`https://${config.forwarder.endpoint}`);

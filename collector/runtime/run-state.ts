@@ -156,7 +156,7 @@ export const keepBundles = ({ trust }: LoadedConfig, running: LoadedConfig): voi
   }
 };
 
-/** Whether two loaded configs run alike and are reported alike, apart from whether their bundles are settled. */
+/** Reports whether two loaded configs run alike and are reported alike, apart from whether their bundles are settled. */
 export const isSame = (one: LoadedConfig, other: LoadedConfig | undefined): boolean =>
   other !== undefined && isDeepStrictEqual(comparable(one), comparable(other));
 

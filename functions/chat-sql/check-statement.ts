@@ -77,7 +77,7 @@ const nestingOf = (text: string) => {
   return deepest;
 };
 
-/** Returns whether a tree is at most this deep. Needs no stack of its own, unlike what walks the tree after it. */
+/** Reports whether a tree is at most this deep. Needs no stack of its own, unlike what walks the tree after it. */
 const isShallow = (tree: unknown, depthMax: number) => {
   let level: unknown[] = [tree];
   for (let depth = 0; level.length > 0; depth++) {

@@ -47,7 +47,7 @@ type GoogleCall = "token" | "first_page" | "page";
 /** The list does not exist, as `members.list` reports for an unknown group. */
 class ListNotFound extends DirectoryFault {}
 
-/** Whether the first page of a list failed because the list does not exist; on a later page, the list would be incomplete. */
+/** Reports whether the first page of a list failed because the list does not exist; on a later page, the list would be incomplete. */
 const isNotFound = (error: unknown) => error instanceof ListNotFound;
 
 /** The used parts of a failed call. The client's error also has the request with its token, which must not be logged. */

@@ -220,7 +220,7 @@ export const deliver = async (
   }
 };
 
-/** Makes a dead letter of a rejected envelope, or drops it; returns undefined if it has to wait. */
+/** Creates a dead letter of a rejected envelope, or drops it; returns undefined if it has to wait. */
 const dropOrStore = async (
   envelope: StoredEnvelope | undefined,
   { reason, isUnsent }: Extract<OtlpOutcome, { status: "rejected" }>,

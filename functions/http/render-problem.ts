@@ -27,7 +27,7 @@ const scimTypes: Partial<Record<ProblemCode, string>> = {
   scim_value_taken: "uniqueness",
 };
 
-/** Whether a path is SCIM's, whose errors have their own format. */
+/** Reports whether a path is SCIM's, whose errors have their own format. */
 const isScimPath = (path: string) => path.startsWith(`${scimBasePath}/`);
 
 /** Returns the body and media type of a problem as SCIM's error message (RFC 7644, 3.12). */

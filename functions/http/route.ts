@@ -139,7 +139,7 @@ const render = async (c: HttpContext, reply: Reply, isReport: boolean): Promise<
 const unchangedTag = async (json: string) =>
   `W/"${new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(json))).toHex()}"`;
 
-/** Whether an `If-None-Match` header names an ETag (weak comparison, RFC 9110, 13.1.2). Linear in the header's length. */
+/** Reports whether an `If-None-Match` header names an ETag (weak comparison, RFC 9110, 13.1.2). Linear in the header's length. */
 const matchesEtag = (header: string | undefined, etag: string) =>
   (header ?? "").split(",").some((part) => ["*", etag, `W/${etag}`].includes(part.trim()));
 

@@ -21,7 +21,7 @@ export interface IngestObserver extends LossObserver {
 }
 
 /**
- * Makes the function that commits a frame and resolves with its ack. It reserves the frame's bytes at once, or throws `overloaded`; it
+ * Creates the function that commits a frame and resolves with its ack. It reserves the frame's bytes at once, or throws `overloaded`; it
  * throws `sequence_gap` with the cursor when an earlier frame is missing, `session_superseded` when another one has opened the queue.
  */
 export const createFrameAcceptor =

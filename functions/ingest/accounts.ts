@@ -40,7 +40,7 @@ type OpenAccountHandler = (
   stream: () => AccountStream,
 ) => (account: Account) => Promise<AccountReply>;
 
-/** Makes the handlers of all streams. */
+/** Creates the handlers of all streams. */
 export const createAccountHandlers = (
   register: AccountRegister | undefined,
   onFailure: (cause: unknown) => void,

@@ -60,7 +60,7 @@ export const callerOf = ({ values }: { values: ContextValues }): Caller => {
 export interface CertificateRegister {
   /** Returns the status of certificates by fingerprint (lowercase hex); one without a row is absent. */
   find(fingerprints: readonly string[]): Promise<ReadonlyMap<string, CertificateState>>;
-  /** Returns whether all of them are active and their identities not revoked; none may be given twice. */
+  /** Reports whether all of them are active and their identities not revoked; none may be given twice. */
   areActive(fingerprints: readonly string[]): Promise<boolean>;
   /** Returns the fingerprints of the certificates that ended since an earlier call, `read`; undefined when that is not known. */
   ended(
@@ -82,7 +82,7 @@ export type Admission = ReturnType<typeof createAdmission>;
 /** Certificates of one query. */
 const lookupsMax = 128;
 
-/** Makes the admission; with `requireEnrollment` a caller also needs an active certificate row and an active identity row. */
+/** Creates the admission; with `requireEnrollment` a caller also needs an active certificate row and an active identity row. */
 export const createAdmission = ({
   clock,
   certificates,

@@ -60,7 +60,7 @@ export const groupFrames = (
   return { frames, bytes, keys, expected: cursors.size < keys.size ? undefined : cursors };
 };
 
-/** Makes a batch, and moves the expected cursors of its queues to where it will leave them if they are all known. */
+/** Creates a batch, and moves the expected cursors of its queues to where it will leave them if they are all known. */
 export const beginBatch = (
   frames: readonly Pending[],
   expected: ExpectedCursors,

@@ -15,7 +15,7 @@ import { Problem } from "../problems.ts";
 /** Bounds the bytes of frames that are received and not yet committed, and of messages that are incomplete. */
 export type ByteBudget = ReturnType<typeof createByteBudget>;
 
-/** Makes a budget of `bytesMax`. A frame larger than the whole budget fits when nothing else is reserved. */
+/** Creates a budget of `bytesMax`. A frame larger than the whole budget fits when nothing else is reserved. */
 export const createByteBudget = (bytesMax: number) => {
   const readableBelow = bytesMax * 0.75;
   const hostBelow = bytesMax * 0.25;
@@ -112,14 +112,14 @@ interface IncompleteLimits {
 }
 
 interface Waiting {
-  /** Returns whether the message is overdue. */
+  /** Reports whether the message is overdue. */
   isOverdue(now: number): boolean;
   fail(problem: Problem): void;
 }
 
 const tickMs = 1_000;
 
-/** Makes an empty set of incomplete messages. */
+/** Creates an empty set of incomplete messages. */
 export const createIncompleteMessages = ({
   budget,
   clock,

@@ -66,7 +66,7 @@ const frame = (
   };
 };
 
-/** Makes a frame that the database cannot store. */
+/** Creates a frame that the database cannot store. */
 const poison = { kind: "\0" };
 
 /** Bytes that are worth a second batch in parallel. */

@@ -89,7 +89,7 @@ const stuckAfterMs = 1_000;
 /** A batch of at most this size is not too large, however slow. */
 const batchBytesMin = 256 * 1024;
 
-/** Makes a committer; it connects with the first frame. */
+/** Creates a committer; it connects with the first frame. */
 export const createCommitter = (options: CommitterOptions) => {
   const { connect, clock, connections = 2 } = options;
   const {
@@ -227,7 +227,7 @@ export const createCommitter = (options: CommitterOptions) => {
         waiting.add({ frame, bytes, since: clock.monotonic(), resolve, reject });
         pump();
       }),
-    /** Returns whether the last batch committed, or none ran yet, and no frame has waited longer than `stalledAfterMs`. */
+    /** Reports whether the last batch committed, or none ran yet, and no frame has waited longer than `stalledAfterMs`. */
     health(): { healthy: boolean; detail: string } {
       if (state.name === "failing")
         return { healthy: false, detail: "The last batch did not commit." };
@@ -247,7 +247,7 @@ export const createCommitter = (options: CommitterOptions) => {
   };
 };
 
-/** Whether another batch may begin: see the invariants. */
+/** Reports whether another batch may begin: see the invariants. */
 const mayBegin = (
   batches: ReadonlySet<Batch>,
   connections: number,
@@ -271,7 +271,7 @@ const settle = (frames: FrameGroup["frames"], outcomes: readonly FrameOutcome[])
   }
 };
 
-/** Makes what commits a group of a batch's frames in one transaction, and then knows the cursors of its queues. */
+/** Creates what commits a group of a batch's frames in one transaction, and then knows the cursors of its queues. */
 const createAttempt = (
   { clock, codec, hasStoredDigests, observe }: CommitterOptions,
   pool: Pick<CopyConnections, "run">,

@@ -7,7 +7,7 @@ export type CopyConnections = ReturnType<typeof createCopyConnections>;
 
 const retryMs = 500;
 
-/** Makes the connections; the first is opened by the first work. */
+/** Creates the connections; the first is opened by the first work. */
 export const createCopyConnections = ({
   connect,
   clock,

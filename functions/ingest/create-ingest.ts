@@ -56,7 +56,7 @@ export interface IngestNotifications {
 /** Ingest without its listener. */
 export type Ingest = ReturnType<typeof createIngest>;
 
-/** Makes ingest. */
+/** Creates ingest. */
 export const createIngest = (needs: IngestNeeds) => {
   const { clock, log } = needs;
   const admission = createSharedAdmission(needs);
@@ -113,7 +113,7 @@ export const createIngest = (needs: IngestNeeds) => {
   };
 };
 
-/** Makes an admission that notes first uses of certificates of several identities at once. */
+/** Creates an admission that notes first uses of certificates of several identities at once. */
 const createSharedAdmission = ({
   config: { requireEnrollment },
   clock,

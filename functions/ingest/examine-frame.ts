@@ -125,7 +125,7 @@ export const heldBytes = (decodedBytes: number, { bytes, compressed }: EnvelopeR
   Math.max(decodedBytes, bytes.length + (compressed?.length ?? 0)) + envelopeOverheadBytes;
 
 /**
- * Returns whether an OTLP `ExportTraceServiceRequest` parses, holds at least one span, and every span's name is in `names`. Reads it
+ * Reports whether an OTLP `ExportTraceServiceRequest` parses, holds at least one span, and every span's name is in `names`. Reads it
  * off the wire, as decoding it would cost more than the rest of ingest together: resource_spans = 1, scope_spans = 2, spans = 2,
  * name = 5 (opentelemetry/proto/trace/v1/trace.proto). Never throws.
  */

@@ -22,7 +22,7 @@ export type ForwardAnswer = Extract<ForwardResponse["message"], { value: unknown
 
 /** Answers a stream's messages. */
 interface ForwardSteps<Answer> {
-  /** Returns whether a message that has arrived may be served; if not, `abort` has aborted. */
+  /** Reports whether a message that has arrived may be served; if not, `abort` has aborted. */
   mayAccept(): boolean;
   /** Checks an Open and returns its answer. */
   open(message: Open): Promise<Answer>;
@@ -211,7 +211,7 @@ export async function* forward<Answer>(
   }
 }
 
-/** Whether what has arrived is still answered, so that its sender does not send it again. */
+/** Reports whether what has arrived is still answered, so that its sender does not send it again. */
 const isMoved = (reason: unknown) => reason instanceof Problem && reason.code === "stream_moved";
 
 const outOfOrder = (detail: string): Problem => new Problem("frame_invalid", { detail });

@@ -96,7 +96,7 @@ export interface QueueOpenerNeeds<Tx> {
 /** A host that sends 10,000 envelopes a second needs eleven days for so many: a database is not restored to so long ago unnoticed. */
 const lostSequencesMax = 10_000_000_000n;
 
-/** Makes the opener. */
+/** Creates the opener. */
 export const createQueueOpener = <Tx>({
   register,
   clock,
@@ -277,7 +277,7 @@ type Decision = ReturnType<typeof decideOpen> & {
   left?: readonly LeftCursor[];
 };
 
-/** Whether a queue was last open in PostgreSQL before core used another sink: what was acknowledged since is in that one, and not lost. */
+/** Reports whether a queue was last open in PostgreSQL before core used another sink: what was acknowledged since is in that one, and not lost. */
 const isOfOtherSink = (
   { cursor, sessionId, updatedAt }: LockedCursor,
   changedAt: number | null,

@@ -13,7 +13,7 @@ import type { Admission, Caller } from "./admission.ts";
 /** An open stream. Its signal aborts with the Problem that ends it. */
 export interface OpenStream {
   signal: AbortSignal;
-  /** Returns whether core may accept what has arrived. Ends the stream of a caller that no recheck has confirmed in time. */
+  /** Reports whether core may accept what has arrived. Ends the stream of a caller that no recheck has confirmed in time. */
   mayAccept(): boolean;
   /** Removes the stream; idempotent. */
   leave(): void;
@@ -41,7 +41,7 @@ const batchPauseMs = 1;
 /** Hosts whose streams end together return so many a second, fewer than a core can open. */
 const returnsPerSecond = 200;
 
-/** Makes an empty set of open streams. */
+/** Creates an empty set of open streams. */
 export const createOpenStreams = ({
   admission,
   clock,

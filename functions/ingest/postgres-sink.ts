@@ -30,7 +30,7 @@ export interface PostgresSinkNeeds
   observe: QueueOpenerNeeds<Executor>["observe"] & CommitObserver;
 }
 
-/** Makes the sink that stores frames in PostgreSQL; it connects with the first frame. */
+/** Creates the sink that stores frames in PostgreSQL; it connects with the first frame. */
 export const createPostgresSink = (needs: PostgresSinkNeeds): Sink => ({
   ...createQueueOpener({ ...needs, register: createPostgresRegister(needs) }),
   ...createCommitter({
@@ -42,7 +42,7 @@ export const createPostgresSink = (needs: PostgresSinkNeeds): Sink => ({
   }),
 });
 
-/** Makes the register of queues that PostgreSQL holds. */
+/** Creates the register of queues that PostgreSQL holds. */
 export const createPostgresRegister = (
   needs: QueueEventNeeds & { db: Database },
 ): QueueRegister<Executor> => ({

@@ -27,7 +27,7 @@ export interface QueueEventNeeds {
 const eventsOfHostMax = 100;
 
 /**
- * Makes the function that logs the events of a queue and writes them to the audit log, within a bound for each host. It returns those
+ * Creates the function that logs the events of a queue and writes them to the audit log, within a bound for each host. It returns those
  * that it has written.
  */
 export const createQueueEventRecorder = ({
@@ -44,7 +44,7 @@ export const createQueueEventRecorder = ({
     sizeCalculation: () => 1,
   });
 
-  /** Returns whether an event of this host may be recorded, and counts it. */
+  /** Reports whether an event of this host may be recorded, and counts it. */
   const mayRecord = (hostId: string): boolean => {
     const now = clock.monotonic();
     let window = recorded.get(hostId);

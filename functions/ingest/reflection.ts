@@ -98,7 +98,7 @@ const withImports = (file: DescFile): DescFile[] => [
 
 const files = [...new Set(served.flatMap(({ file }) => withImports(file)))];
 
-/** Whether a file defines a service, one of its methods, a message or an enum by this full name. */
+/** Reports whether a file defines a service, one of its methods, a message or an enum by this full name. */
 const defines = ({ services, messages, enums }: DescFile, symbol: string): boolean =>
   services.some(({ typeName, methods }) =>
     [typeName, ...methods.map(({ name }) => `${typeName}.${name}`)].includes(symbol),

@@ -111,7 +111,7 @@ const submitStreamKey = createContextKey<OpenStream | undefined>(undefined, {
   description: "the stream of a Submit",
 });
 
-/** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
+/** Creates the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
 export const createIngestRoutes = (needs: IngestDependencies) => {
   const { admission, streams, budget, incomplete, sink, limits, codec, clock } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
@@ -254,7 +254,7 @@ const createRefusals = ({ observe, log }: Pick<IngestDependencies, "observe" | "
   return { count, refuse };
 };
 
-/** Makes what runs streams of messages, and accepts the frames of opened queues. */
+/** Creates what runs streams of messages, and accepts the frames of opened queues. */
 const createStreamRunner = (
   needs: IngestDependencies,
   refuse: (error: unknown, disconnected?: AbortSignal) => never,

@@ -78,7 +78,7 @@ const digestBytes = 32;
 /** Thirty years: times that far back are still times. */
 const ageSecondsMax = 1e9;
 
-/** Makes the statuses of a replica; without a register, which needs a signer, it takes none. */
+/** Creates the statuses of a replica; without a register, which needs a signer, it takes none. */
 export const createStatuses = ({
   register,
   budget,

@@ -17,7 +17,7 @@ export type WaitingFrames = ReturnType<typeof createWaitingFrames>;
 const isolatedMs = 30_000;
 const isolatedMax = 20_000;
 
-/** Makes an empty set of waiting frames. */
+/** Creates an empty set of waiting frames. */
 export const createWaitingFrames = ({
   clock,
   batchBytesMax,
@@ -26,9 +26,9 @@ export const createWaitingFrames = ({
 }: {
   clock: Pick<Clock, "monotonic">;
   batchBytesMax(): number;
-  /** Whether a queue is in a running batch. */
+  /** Reports whether a queue is in a running batch. */
   isBusy(key: string): boolean;
-  /** Whether a queue has no expected cursor. */
+  /** Reports whether a queue has no expected cursor. */
   isUnknown(key: string): boolean;
 }) => {
   const waiting = new Map<string, Pending[]>();

@@ -241,7 +241,7 @@ const publishSnapshot = async ({ db, observe }: DirectorySyncNeeds) => {
   observe.snapshot({ syncedAt: last?.syncedAt?.getTime() ?? null, held });
 };
 
-/** Whether a sync is so recent that none is due: of several cores, one reads the directory per interval. */
+/** Reports whether a sync is so recent that none is due: of several cores, one reads the directory per interval. */
 const isRecent = (last: DirectorySync | undefined, { clock, config }: ConfiguredCore) =>
   last?.failures === 0 &&
   clock.now() - last.finishedAt.getTime() < (config.directory.syncIntervalSeconds * 1000) / 2;

@@ -78,7 +78,7 @@ const readAuthorityCertificate = (der: Uint8Array): X509Certificate | undefined 
   }
 };
 
-/** Whether a host that trusts only `ca` accepts a listener with these files: the two shake hands. */
+/** Reports whether a host that trusts only `ca` accepts a listener with these files: the two shake hands. */
 const isVerified = async ({ cert, key }: TlsMaterial, ca: string): Promise<boolean> => {
   const [near, far] = duplexPair();
   const listener = new TLSSocket(far, {

@@ -32,7 +32,7 @@ export interface ReloadOptions<Value> {
   /** Names the files in the log. */
   name: string;
   paths: readonly string[] | (() => readonly string[]);
-  /** Whether a check loads the value again although no file has changed. */
+  /** Reports whether a check loads the value again although no file has changed. */
   isSuspect?: () => boolean;
   /** The value while the first load fails; without it, `loadFiles` throws. */
   initial?: Value;

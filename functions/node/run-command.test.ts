@@ -34,7 +34,7 @@ const commandOf = (text: string, options: Partial<CommandSettings> = {}) =>
 const run = async (text: string, options: Partial<CommandSettings> = {}, request = "request") =>
   new TextDecoder().decode(await commandOf(text, options).run(request));
 
-/** Whether a process exists and is no zombie. */
+/** Reports whether a process exists and is no zombie. */
 const isRunning = (pid: number) => {
   try {
     return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));

@@ -119,7 +119,7 @@ type OpsConfig = CoreConfig["ops"];
 
 const loopback = /^(?:(?:::ffff:)?127(?:\.\d{1,3}){3}|::1)$/i;
 
-/** Whether a proxy forwarded the request: one on this machine makes every caller look local (I8). */
+/** Reports whether a proxy forwarded the request: one on this machine makes every caller look local (I8). */
 const isForwarded = (headers: Headers) =>
   [...headers.keys()].some(
     (name) => name === "forwarded" || name === "via" || name.startsWith("x-forwarded-"),

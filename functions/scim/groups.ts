@@ -21,7 +21,7 @@ import { groupView, locationOf, type Projection, project } from "./views.ts";
 const collection = `${scimBasePath}/Groups`;
 const resource = `${collection}/:id`;
 
-/** Whether a response includes members: core does not read a large group's for a client that excludes them. */
+/** Reports whether a response includes members: core does not read a large group's for a client that excludes them. */
 const hasMembers = ({ attributes, excluded }: Projection) =>
   !excluded.includes("members") &&
   (attributes === null || attributes.some((name) => /^members(\.|$)/.test(name)));

@@ -59,7 +59,7 @@ const readAuthority = (der: Uint8Array<ArrayBuffer>): Authority | string => {
   }
 };
 
-/** Whether `issuer` has signed `certificate`: the names match byte for byte and the signature is good. Ignores dates. */
+/** Reports whether `issuer` has signed `certificate`: the names match byte for byte and the signature is good. Ignores dates. */
 export const hasIssued = async (
   issuer: Authority,
   certificate: CertificateParts,

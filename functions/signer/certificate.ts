@@ -137,7 +137,7 @@ const verifyClientCertificate = async (
 };
 
 /**
- * Whether a certificate may identify a collector: not a CA, client-auth, digitalSignature if key usage is stated, and no critical extension
+ * Reports whether a certificate may identify a collector: not a CA, client-auth, digitalSignature if key usage is stated, and no critical extension
  * that core does not understand. Throws `DerError` if one of these is malformed.
  */
 export const isClientCertificate = ({ extensions }: CertificateParts): boolean => {
@@ -159,7 +159,7 @@ const allowsSignatures = (extensions: Extensions) => {
   return (bits & 0x80) !== 0;
 };
 
-/** Whether a certificate is for client authentication and for nothing else. Throws `DerError` if the extension is malformed. */
+/** Reports whether a certificate is for client authentication and for nothing else. Throws `DerError` if the extension is malformed. */
 export const isForClientsAlone = ({ extensions }: CertificateParts): boolean => {
   const usages = extendedKeyUsages(extensions);
   return usages.length > 0 && usages.every((usage) => usage === clientAuth);

@@ -24,7 +24,7 @@ export interface SignatureCheck {
 /** Verifies signatures. */
 export interface SignatureVerifier {
   /**
-   * Whether the signature is valid. Returns false, and never throws, for everything else: bytes that are no key, an algorithm that does not
+   * Reports whether the signature is valid. Returns false, and never throws, for everything else: bytes that are no key, an algorithm that does not
    * belong to the key, an ECDSA signature in another encoding (P1363, bytes after the end), an empty one.
    */
   verify(check: SignatureCheck): boolean | Promise<boolean>;
@@ -120,7 +120,7 @@ export const writeSignatureAlgorithm = (algorithm: SignatureAlgorithm): Uint8Arr
   return Uint8Array.fromHex(hex);
 };
 
-/** Whether a key of this kind can have made a signature of this kind. */
+/** Reports whether a key of this kind can have made a signature of this kind. */
 export const algorithmFits = (key: KeyAlgorithm, signature: SignatureAlgorithm): boolean =>
   key === "ed25519"
     ? signature === "ed25519"

@@ -26,7 +26,7 @@ export const ToolName = v.picklist(toolNames);
 /** The name of a tool. */
 export type ToolName = v.InferOutput<typeof ToolName>;
 
-/** Whether a text is the name of a tool. */
+/** Reports whether a text is the name of a tool. */
 export const isToolName = (text: string): text is ToolName =>
   (toolNames as readonly string[]).includes(text);
 

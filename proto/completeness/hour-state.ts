@@ -232,7 +232,7 @@ export const clockSkewMs = 2 * minuteMs;
 /** Accounts are cut to whole milliseconds at both ends. */
 export const toleranceMs = 1_000;
 
-/** Whether accounts of a queue cover a time of their hour without a hole; null: those of any queue. */
+/** Reports whether accounts of a queue cover a time of their hour without a hole; null: those of any queue. */
 export const isCovered = (
   { covered }: Pick<HourAccounts, "covered">,
   queueId: string | null,
@@ -334,7 +334,7 @@ const addEnd = (ends: StreamPlace[], { stream, sequence }: StreamPlace) => {
 
 type Stored = Pick<HourAccounts, "sinks" | "xid" | "streamEnds">;
 
-/** Whether an export has delivered what it reads of an hour's records; undefined where it reads none of them. */
+/** Reports whether an export has delivered what it reads of an hour's records; undefined where it reads none of them. */
 export const hasDelivered = (
   { sinks, xid, streamEnds }: Stored,
   by: ExportPlace,
@@ -346,7 +346,7 @@ export const hasDelivered = (
     : undefined;
 };
 
-/** Whether all that is stored of an hour is read by exports, and delivered by each of these. */
+/** Reports whether all that is stored of an hour is read by exports, and delivered by each of these. */
 const isDelivered = (stored: Stored, exports: readonly ExportPlace[]) => {
   const reads = (stream: string | null) => exports.some((one) => one.stream === stream);
   const { sinks, streamEnds } = stored;
@@ -394,7 +394,7 @@ const shortagesOf = (sums: HourAccounts): Shortage[] => {
   return shortages;
 };
 
-/** Whether core knows of less than was accepted what became of it. */
+/** Reports whether core knows of less than was accepted what became of it. */
 const isUncounted = ({
   isChecked,
   accepted,

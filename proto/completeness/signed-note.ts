@@ -20,7 +20,7 @@ const namePattern = /^[^\s\u0000-\u001f\u0085+]+$/u;
 const noteCharactersMax = 1_000_000;
 const signaturesMax = 100;
 
-/** Whether a name can be that of a key, and so the origin of a log. */
+/** Reports whether a name can be that of a key, and so the origin of a log. */
 export const isNoteKeyName = (name: string): boolean => namePattern.test(name);
 
 /** Returns the key of a name and a public key. */
@@ -153,6 +153,6 @@ export const parseCheckpoint = (text: string): LogCheckpoint | undefined => {
   return { origin, size: Number(size), root };
 };
 
-/** Whether text is a number as logs write it: decimal, without leading zeroes, at most 2^53 - 1. */
+/** Reports whether text is a number as logs write it: decimal, without leading zeroes, at most 2^53 - 1. */
 export const isSizeText = (text: string): boolean =>
   /^(0|[1-9]\d{0,15})$/.test(text) && Number.isSafeInteger(Number(text));

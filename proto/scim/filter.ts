@@ -183,7 +183,7 @@ const readComparison = (reader: Reader, attribute: ScimAttribute): ScimFilter =>
   };
 };
 
-/** Whether an element of a list matches a filter. Strings are compared in any case. Throws `ScimSyntaxError` for nested lists. */
+/** Reports whether an element of a list matches a filter. Strings are compared in any case. Throws `ScimSyntaxError` for nested lists. */
 export const matchesScimFilter = (
   filter: ScimFilter,
   element: Readonly<Record<string, unknown>>,

@@ -119,7 +119,7 @@ export const groupParts = (parts: readonly SystemPart[]): PartGroup[] => {
   );
 };
 
-/** Whether a part needs attention. */
+/** Reports whether a part needs attention. */
 export const isIll = ({ state }: Pick<SystemPart, "state">): boolean =>
   state === "not_ready" || state === "warning";
 

@@ -60,7 +60,7 @@ export const prepareBase = async (
 };
 
 /**
- * Makes a stand-in with debootstrap. For another architecture it has the files of Debian's packages and is not configured, since nothing of it
+ * Creates a stand-in with debootstrap. For another architecture it has the files of Debian's packages and is not configured, since nothing of it
  * can run.
  */
 const makeStandIn = async (

@@ -37,7 +37,7 @@ export const installPackage = async (name: string, program: string): Promise<voi
 const attempts = new Map<string, Promise<boolean>>();
 
 /**
- * Returns whether `program` runs, after an attempt to install Debian's package `name`; a process makes one. For the tests that need it: they are
+ * Reports whether `program` runs, after an attempt to install Debian's package `name`; a process makes one. For the tests that need it: they are
  * reported as skipped without it.
  */
 export const canRun = (name: string, program: string): Promise<boolean> => {

@@ -39,7 +39,7 @@ export interface RunningNats {
 const program = process.env.NATS_SERVER ?? "nats-server";
 const waitMs = 60_000;
 
-/** Returns whether `startNats` can start: without nats-server, tests that need it are reported as skipped. */
+/** Reports whether `startNats` can start: without nats-server, tests that need it are reported as skipped. */
 export const canStartNats = (): Promise<boolean> => canRun("nats-server", program);
 
 /**

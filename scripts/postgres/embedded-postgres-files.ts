@@ -30,7 +30,7 @@ export const run = async (file: string, args: readonly string[], owner?: Owner):
     })
   ).stdout;
 
-/** Returns whether `owner` can reach files under `path`, by the permissions of its existing ancestors. */
+/** Reports whether `owner` can reach files under `path`, by the permissions of its existing ancestors. */
 const isTraversable = async (path: string, owner: Owner): Promise<boolean> => {
   for (let at = path; ; at = dirname(at)) {
     const entry = await stat(at).catch(() => undefined);

@@ -42,7 +42,7 @@ export const signMinisign = (content: Uint8Array, key: KeyObject, comment: strin
   return `untrusted comment: signature from the release key\n${encoded}\ntrusted comment: ${comment}\n${global}\n`;
 };
 
-/** Returns whether `text` is exactly what `signMinisign` makes of this content with the private half of `publicKey`. */
+/** Reports whether `text` is exactly what `signMinisign` makes of this content with the private half of `publicKey`. */
 export const verifyMinisign = (
   content: Uint8Array,
   text: string,

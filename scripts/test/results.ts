@@ -49,7 +49,7 @@ export const readProgress = (results: string): Progress => {
 const messagesOf = (errors: readonly { message: string; stack?: string }[] = []) =>
   errors.map(({ message, stack }) => stack ?? message);
 
-/** Whether the run's tags, if it has some, select a test. */
+/** Reports whether the run's tags, if it has some, select a test. */
 const isSelected = ({ tags, project }: TestCase): boolean =>
   project.vitest.config.tagsFilter?.some((tag) => tags.includes(tag)) ?? true;
 

@@ -37,10 +37,10 @@ export interface SourceFile {
   longFunctions: readonly LongFunction[];
 }
 
-/** Whether a file runs in tests alone. */
+/** Reports whether a file runs in tests alone. */
 export const isTest = (path: string): boolean =>
   /\.test\.tsx?$/.test(path) || path.startsWith("tests/");
-/** Whether a file is generated from another one. */
+/** Reports whether a file is generated from another one. */
 export const isGenerated = (path: string): boolean => /^(proto|client)\/gen\//.test(path);
 
 /** Not `typeof setTimeout`, which is a type, nor the method of a socket. */

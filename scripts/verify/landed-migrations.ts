@@ -92,7 +92,7 @@ const namesIn = (journal: string | undefined): string[] =>
     ? []
     : (JSON.parse(journal) as { entries: { tag: string }[] }).entries.map(({ tag }) => tag);
 
-/** Returns whether the later text has all entries of the earlier one. */
+/** Reports whether the later text has all entries of the earlier one. */
 const keeps = (later: string | undefined, earlier: string | undefined): boolean => {
   if (earlier === undefined) return true;
   const [now, before] = [later ?? "{}", earlier].map(

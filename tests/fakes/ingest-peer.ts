@@ -47,7 +47,7 @@ export interface PeerBehaviour {
 /** An ingest service over HTTP/2 mTLS that stores in memory, by the cursor rules of docs/protocol.md. */
 export type IngestPeer = Awaited<ReturnType<typeof startIngestPeer>>;
 
-/** Makes an error like those of core, with its reason. */
+/** Creates an error like those of core, with its reason. */
 export const peerError = (code: Code, reason: string) =>
   new ConnectError("refused", code, undefined, [
     { desc: ErrorInfoSchema, value: { reason, domain: "svc" } },

@@ -111,7 +111,7 @@ const storedPlaces = (envelopes: readonly StoredEnvelope[]): Stored => {
 const placesOf = (stored: Stored, { hostId, queueId }: Pick<ReadAccount, "hostId" | "queueId">) =>
   stored.get(`${hostId}\0${queueId.toHex()}`) ?? new Map<number, number>();
 
-/** Whether the queue of a host has one history. */
+/** Reports whether the queue of a host has one history. */
 const isSingle =
   (hosts: readonly SimulatedHost[]) =>
   ({ hostId, disk }: SimulatedHost): boolean =>
@@ -142,7 +142,7 @@ const judgeOpen = (
     : [];
 };
 
-/** Whether a stream has what core would have to tell apart of it, if it can: it has sums, and no places. */
+/** Reports whether a stream has what core would have to tell apart of it, if it can: it has sums, and no places. */
 const isOfStreamFork = ({ ackedBefore, isChecked, facts }: CoreAccount): boolean =>
   ackedBefore > 0n && !isChecked && facts.sink === "nats";
 
@@ -151,7 +151,7 @@ const judgeCounted = (account: CoreAccount): Breach[] =>
     ? [breach("counted", `${nameOf(account)} is not`)]
     : [];
 
-/** Whether a stream has lost a sequence of an account's host. */
+/** Reports whether a stream has lost a sequence of an account's host. */
 const isLostOf = (
   account: CoreAccount,
   sequence: number,
@@ -248,7 +248,7 @@ const judgeRecords = ({ host, accounts }: HostHistory): Breach[] => {
   return [];
 };
 
-/** Whether an account says that a sequence was acknowledged under an earlier id of the queue. */
+/** Reports whether an account says that a sequence was acknowledged under an earlier id of the queue. */
 const isBefore = ({ firstSequence, ackedBefore }: ReadAccount, sequence: number): boolean =>
   BigInt(sequence) < firstSequence + ackedBefore;
 

@@ -27,7 +27,7 @@ const storedWithin =
 const addSourceVolumes =
   "insert into volume_source as v (host_id, day, kind, source, envelopes, payload_bytes) select $1, $2::int, kind, source, least(sum(records), 9007199254740991), least(sum(bytes), 9007199254740991) from jsonb_to_recordset($3::jsonb) as counted (kind text, source text, records numeric, bytes numeric) group by kind, source order by kind, source on conflict (host_id, day, kind, source) do update set envelopes = least(v.envelopes + excluded.envelopes, 9007199254740991), payload_bytes = least(v.payload_bytes + excluded.payload_bytes, 9007199254740991)";
 
-/** Makes the function that executes them. */
+/** Creates the function that executes them. */
 export const createAccountStatements = (server: DatabaseServer): ExecuteStatement => {
   const executeOther = createSinkStatements(server);
   const evaluate = createEvaluate();

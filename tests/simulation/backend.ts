@@ -72,7 +72,7 @@ export const usualBackend: Pick<Backend, "mood" | "isDoubled" | "delayMs"> = {
   delayMs: [1, 20],
 };
 
-/** Makes a backend. */
+/** Creates a backend. */
 export const createBackend = (world: World): Backend => ({
   process: world.process("backend"),
   ...usualBackend,
@@ -139,7 +139,7 @@ const receive = (backend: Backend, records: ReturnType<typeof recordsOf>) => {
   return { answer, afterMs, accepted: records.filter((record) => !isRejected(record)) };
 };
 
-/** Makes the client of a process. `term` names the lease under which it sends. */
+/** Creates the client of a process. `term` names the lease under which it sends. */
 export const createBackendClient = (
   world: World,
   {

@@ -41,7 +41,7 @@ interface Message {
   wake(): void;
 }
 
-/** Whether its sender does not compress a block. */
+/** Reports whether its sender does not compress a block. */
 const isSmall = (block: CopiedBlock | undefined): boolean =>
   (block?.columns.get("raw_bytes")?.readInt32BE() ?? 0) < 1_024;
 

@@ -90,11 +90,11 @@ export interface DatabaseServer {
   refuseUntil(ms: number): void;
   /** Until then some connections end after a commit, before its answer. */
   loseAnswersUntil(ms: number): void;
-  /** Whether the answer to a commit is lost now. */
+  /** Reports whether the answer to a commit is lost now. */
   losesAnswer(): boolean;
   /** Until then an older core stores, which counts nothing for accounts. */
   countNothingUntil(ms: number): void;
-  /** Whether one stores now, and whether one ever has. */
+  /** Reports whether one stores now, and whether one ever has. */
   countsNothing(): boolean;
   hasUncounted(): boolean;
 }
@@ -103,7 +103,7 @@ export interface DatabaseServer {
 export const serverError = (code: string, message: string): Error =>
   Object.assign(new Error(message), { code, severity: "ERROR" });
 
-/** Makes a server. */
+/** Creates a server. */
 export const createDatabaseServer = (world: World, fault: ServerFault = {}): DatabaseServer => {
   const process = world.process("database");
   let tables = emptyTables();

@@ -12,7 +12,7 @@ import { createExportStatements, type ExecuteStatement } from "./export-statemen
 import type { Values } from "./sql-expressions.ts";
 import type { World } from "./world.ts";
 
-/** Makes the database of a process. */
+/** Creates the database of a process. */
 export const connectExportDatabase = (
   world: World,
   needs: SessionNeeds,

@@ -205,5 +205,5 @@ const passedOf = ({ tables, jetstream }: Stored): number => {
 const storedOf = ({ tables, jetstream }: Stored): number =>
   jetstream ? (jetstream.streams.get("SVC_INGEST")?.lastSeq ?? 0) : tables.envelopes.length;
 
-/** Whether the backend has what it should, so that the history may end. */
+/** Reports whether the backend has what it should, so that the history may end. */
 export const areExported = (stored: Stored): boolean => passedOf(stored) === storedOf(stored);

@@ -41,7 +41,7 @@ function textOf(part: { queryChunks: readonly unknown[] }): string {
     .join("");
 }
 
-/** Makes the function that executes them. */
+/** Creates the function that executes them. */
 export const createExportStatements = (server: DatabaseServer): ExecuteStatement => {
   const evaluate = createEvaluate();
   const values: Scope["server"] = {

@@ -98,7 +98,7 @@ const drainMs = 5_000;
 const drainPollMs = 200;
 const openAgainMs = 5_000;
 
-/** Makes a host and starts it. */
+/** Creates a host and starts it. */
 export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   const {
     hostId,

@@ -174,14 +174,14 @@ const ownAccounts = (hour: number, { accounts }: HostHours): CoreAccount[] =>
 const isOfRecords = (kind: string): boolean =>
   ["rejected", "lost_in_restore", "missing"].includes(kind);
 
-/** Whether core can know of a record. */
+/** Reports whether core can know of a record. */
 const isKnown = (
   { text, ledger }: { text: string; ledger: Ledger },
   { hostId, machines }: HostHours,
   { tables: { heard, queues }, revoked, isStreamBack }: HoursAfter,
 ): boolean => {
   const hour = hourOf(ledger.written.get(text)?.wallMs ?? 0);
-  /** Whether an admin had closed a queue, which has not sent since. */
+  /** Reports whether an admin had closed a queue, which has not sent since. */
   const isClosed = (queueHex: string) => {
     const { ending, endedAt } = queues.get(`${hostId}\0${queueHex}`) ?? {};
     return ending === "closed" && (endedAt ?? 0) <= hour;

@@ -83,7 +83,7 @@ const stale = { code: 400, err_code: 10_071, description: "wrong last sequence" 
 const newest = "2.12.1";
 const checkedAtReceipt = "2.9.20";
 
-/** Makes the servers of a world; `isOld` for those that compare when they receive. */
+/** Creates the servers of a world; `isOld` for those that compare when they receive. */
 export const createJetStream = (
   world: World,
   { isOld, fault = {} }: { isOld: boolean; fault?: StreamFault | undefined },
@@ -272,7 +272,7 @@ export const createJetStream = (
   return jetstream;
 };
 
-/** Whether a subject matches a filter with `*` for one token and `>` for the rest. */
+/** Reports whether a subject matches a filter with `*` for one token and `>` for the rest. */
 const isMatch = (filter: string, subject: string): boolean => {
   const wanted = filter.split(".");
   const found = subject.split(".");

@@ -66,7 +66,7 @@ const segmentBytesMax = 1400;
 /** When bytes that were lost are sent again. */
 const resendMs = 1_000;
 
-/** Makes the network of a world. */
+/** Creates the network of a world. */
 export const createNetwork = (world: World): Network => {
   const open = new Set<Open>();
 

@@ -70,7 +70,7 @@ export interface Oracle {
   }): Breach[];
 }
 
-/** Makes an oracle. */
+/** Creates an oracle. */
 export const createOracle = (): Oracle => {
   const produced = new Map<string, number>();
   let promised: { hostId: string; text: string; number: number }[] = [];
@@ -133,7 +133,7 @@ const judgeStored = ({
   const wentBack = new Set(
     hosts.filter(({ disk }) => disk.restores > 0).map(({ hostId }) => hostId),
   );
-  /** Whether a copy, or a backup of before, has another record in the place of this one. */
+  /** Reports whether a copy, or a backup of before, has another record in the place of this one. */
   const isReplaced = ({ hostId, text }: { hostId: string; text: string }) =>
     (isCopied(hosts, hostId) ? restores > 0 : restores > 1 && wentBack.has(hostId)) &&
     places.get(text)?.some((place) => taken.has(placeOf(place, place.sequence))) === true;
@@ -150,14 +150,14 @@ const judgeStored = ({
       ofHost.add(placeOf(record, sequence));
   }
   const damaged = new Set(hosts.filter(({ disk }) => disk.damages > 0).map(({ hostId }) => hostId));
-  /** Whether only a database or a stream that went back and a damaged disk knew of it. */
+  /** Reports whether only a database or a stream that went back and a damaged disk knew of it. */
   const isLostWithBoth = ({ hostId, text }: { hostId: string; text: string }) =>
     damaged.has(hostId) && places.has(text);
-  /** Whether other files are damaged too, and the mark that says what they had is gone. */
+  /** Reports whether other files are damaged too, and the mark that says what they had is gone. */
   const hasNoMark = ({ hostId }: { hostId: string }) =>
     hosts.some(({ hostId: of, disk }) => of === hostId && disk.damages > 1 && disk.lacksMark);
   const current = new Set(hosts.map(({ disk }) => disk.image?.state.queueId.toHex()));
-  /** Whether its host had left the queue, and had said what the first backup lacked: of the second, it says nothing. */
+  /** Reports whether its host had left the queue, and had said what the first backup lacked: of the second, it says nothing. */
   const isSaid = ({ text }: { text: string }) =>
     restores > 1 && places.get(text)?.every(({ queueHex }) => !current.has(queueHex)) === true;
   const excuses = [isReplaced, isLostWithBoth, hasNoMark, isSaid];
@@ -202,7 +202,7 @@ const judgeStored = ({
   });
 };
 
-/** Whether two machines have copies of one queue. */
+/** Reports whether two machines have copies of one queue. */
 export const isCopied = (hosts: readonly SimulatedHost[], hostId: string): boolean => {
   const own = hosts.filter((host) => host.hostId === hostId);
   return new Set(own.map(({ disk }) => disk.ledger)).size < own.length;
@@ -283,7 +283,7 @@ const judgeReports = ({
       .filter(({ hostId, disk }) => disk.restores === 0 && !isCopied(hosts, hostId))
       .flatMap(({ disk }) => [...disk.ledger.queues]),
   );
-  /** Whether a queue of one history stored the sequence under another id only. */
+  /** Reports whether a queue of one history stored the sequence under another id only. */
   const isElsewhere = (record: QueueRecord, sequence: number) =>
     single.has(record.queueHex) &&
     !used.has(placeOf(record, sequence)) &&

@@ -32,7 +32,7 @@ export interface DiskLoss {
   through: number;
 }
 
-/** Returns whether core heard of a queue what a loss of its disk took back. */
+/** Reports whether core heard of a queue what a loss of its disk took back. */
 export const isTold = (loss: DiskLoss, heard: readonly Heard[] = []): boolean =>
   heard.some(
     ({ queueHex, at, through }) =>

@@ -28,7 +28,7 @@ const lockedOf = ({
   sessionId: session === "" ? null : Uint8Array.fromHex(session),
   updatedAt,
 });
-/** Makes the register of a core. */
+/** Creates the register of a core. */
 export const createModelRegister = (
   world: World,
   needs: SessionNeeds,

@@ -6,7 +6,7 @@ import { createExportStatements, type ExecuteStatement } from "./export-statemen
 import type { Values } from "./sql-expressions.ts";
 import { endQueueRow, noteForkOf, noteQueue } from "./tables.ts";
 
-/** Makes the function that executes them, and those of exports; it throws for any other. */
+/** Creates the function that executes them, and those of exports; it throws for any other. */
 export const createSinkStatements = (server: DatabaseServer): ExecuteStatement => {
   const execute = createExportStatements(server);
   return async (open, written, params) => {

@@ -8,7 +8,7 @@ import type { World } from "./world.ts";
 /** A row of a result. */
 export type Row = Record<string, string>;
 
-/** Makes the function that executes one of them; it throws for any other. */
+/** Creates the function that executes one of them; it throws for any other. */
 export const createStatements = (world: World, server: DatabaseServer) => {
   /** Locks the rows that exist, in one order, and returns them as they are then. */
   const lockQueues = async (

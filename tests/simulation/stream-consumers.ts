@@ -55,7 +55,7 @@ export interface StreamConsumers {
 const nanosOfMs = 1_000_000;
 const notFound = { error: { code: 404, err_code: 10_014, description: "consumer not found" } };
 
-/** Makes the consumers of streams. */
+/** Creates the consumers of streams. */
 export const createStreamConsumers = (
   world: World,
   { process, streams }: { process: Process; streams: ReadonlyMap<string, ModelStream> },

@@ -38,7 +38,7 @@ export const watchLaws = (
   }: {
     hosts: readonly SimulatedHost[];
     cores: readonly SimulatedCore[];
-    /** Whether the database answers as usual. */
+    /** Reports whether the database answers as usual. */
     isCalm(): boolean;
     revoked: ReadonlyMap<string, unknown>;
   },

@@ -258,7 +258,7 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
   };
 };
 
-/** Makes what draws from a source of unsigned 32-bit integers. */
+/** Creates what draws from a source of unsigned 32-bit integers. */
 export const createChance = (random: () => number): Chance => {
   const fraction = () => random() / 0x1_0000_0000;
   return {

@@ -61,7 +61,7 @@ const documented = {
   },
 } as const;
 
-/** Returns whether the proxy is installed, as it comes from the distribution only. */
+/** Reports whether the proxy is installed, as it comes from the distribution only. */
 export const isInstalled = (name: ProxyName) =>
   spawnSync(documented[name].program, ["-v"], { stdio: "ignore", timeout: 60_000 }).status === 0;
 

@@ -152,7 +152,7 @@ const markTwins = (page: Page): Promise<void> =>
         if (/^(href|title|aria-label|datetime)$/.test(name)) return value === "" ? "" : name;
         return `${name}=${value.replaceAll(/[\d.]+/g, "0")}`;
       }).join(" ");
-    /** Whether an element has text beside its children. */
+    /** Reports whether an element has text beside its children. */
     const hasText = ({ childNodes }: Element): boolean =>
       Array.from(childNodes).some((node) => node instanceof Text && node.data.trim() !== "");
     const lookOf = (element: Element): string =>

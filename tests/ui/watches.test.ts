@@ -28,7 +28,7 @@ beforeAll(async () => {
   await enroll("edge-1");
 }, 180_000);
 
-/** Whether the browser refuses to send a field as it is. */
+/** Reports whether the browser refuses to send a field as it is. */
 const isInvalid = (field: Element) => field.matches(":invalid");
 
 let names = 0;

@@ -36,7 +36,7 @@ import type { Web } from "./web.ts";
 interface WebAppOptions {
   /** Returns the direct remote address of a request. */
   remoteAddressOf(c: WebContext): string;
-  /** Whether web has been told to stop; by default it never is. */
+  /** Reports whether web has been told to stop; by default it never is. */
   isStopping?(): boolean;
 }
 

@@ -10,9 +10,9 @@ import { errorCode } from "#kit/describe-error.ts";
 export interface DirectoryWatch {
   /** Something was read in the directory. */
   wrote(directory: string): void;
-  /** Whether a change in the directory will be reported. Begins to watch it once it has been quiet. */
+  /** Reports whether a change in the directory will be reported. Begins to watch it once it has been quiet. */
   reports(directory: string, type: string): boolean;
-  /** Whether the watch of a directory was refused: the limit of the machine is reached. */
+  /** Reports whether the watch of a directory was refused: the limit of the machine is reached. */
   isRefused(directory: string): boolean;
   /** Since when every change in the directory has been reported, in monotonic time; undefined unless it is watched. */
   since(directory: string): number | undefined;
@@ -24,7 +24,7 @@ const quietMs = 10_000;
 
 const local = new Set(["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "f2fs"]);
 
-/** Whether directories on a file system of this type are watched. */
+/** Reports whether directories on a file system of this type are watched. */
 export const isWatched = (type: string): boolean => local.has(type);
 
 /** Creates the watch. `changed` is called for a directory that must be polled again, and told whether its names have changed. */

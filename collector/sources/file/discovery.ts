@@ -58,9 +58,9 @@ export interface DiscoveryDependencies
   follow(placed: Placed): void;
   /** Receives why a generation of a name that was followed before cannot be opened: its lines may be lost. */
   unopened(path: string, error: unknown): void;
-  /** Whether another file may be opened beside so many that are not followed yet. */
+  /** Reports whether another file may be opened beside so many that are not followed yet. */
   hasRoom(opened: number): boolean;
-  /** Whether a file was closed at its end to make room, and has not changed since. */
+  /** Reports whether a file was closed at its end to make room, and has not changed since. */
   isParked(stat: FileStat): boolean;
   signal: AbortSignal;
 }
@@ -181,7 +181,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     directories,
   });
 
-  /** Whether a pass has nothing to decide on, as long as nothing has changed. */
+  /** Reports whether a pass has nothing to decide on, as long as nothing has changed. */
   const isSettled = () =>
     !hasFailed &&
     cuts.isEmpty() &&
@@ -236,7 +236,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
 
   return {
     run,
-    /** Whether something of this file may be stored: where it begins is, and what its path had before is followed. */
+    /** Reports whether something of this file may be stored: where it begins is, and what its path had before is followed. */
     mayRead: ({ path }: Tail) => pending.length === 0 && cuts.of(path).length === 0,
     isFound,
     store: losses.store,
@@ -361,5 +361,5 @@ const createPathCheck = (config: FilePatterns) => {
   };
 };
 
-/** Whether an error is of a mount that does not answer. */
+/** Reports whether an error is of a mount that does not answer. */
 export const isHung = (error: unknown): boolean => error instanceof HungMountError;

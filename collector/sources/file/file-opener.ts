@@ -59,7 +59,7 @@ export interface FileOpener {
   waiting(): number;
   /** Returns the files of this pass that could not be opened, except by a rule or a mount that does not answer. */
   failures(): Iterable<[path: string, error: unknown]>;
-  /** Whether this pass has opened a file. */
+  /** Reports whether this pass has opened a file. */
   hasOpened(key: string): boolean;
   /** Returns the files that this pass found and could not open, by their keys, except those that no source may read. */
   unopened(): ReadonlyMap<string, UnopenedFile>;

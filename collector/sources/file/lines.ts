@@ -46,7 +46,7 @@ export interface LineOptions {
   readonly final: boolean;
   /** Whether NULs end what is found before them, since no record continues over a hole. */
   readonly stopsAtHole: boolean;
-  /** Whether a line of this length still fits into the batch. */
+  /** Reports whether a line of this length still fits into the batch. */
   admits(length: number): boolean;
 }
 

@@ -13,11 +13,11 @@ interface Dependencies
   readonly source: string;
   readonly tails: ReadonlyMap<string, Tail>;
   readonly signal: AbortSignal;
-  /** Whether a pattern finds the file of a tail under its path. */
+  /** Reports whether a pattern finds the file of a tail under its path. */
   isFound(tail: Tail): boolean;
   isFollowed(key: string): boolean;
   readonly opener: Pick<FileOpener, "unopened" | "hasOpened">;
-  /** Whether generations may have come and gone in a directory, unseen. */
+  /** Reports whether generations may have come and gone in a directory, unseen. */
   wasBlind(directory: string): boolean;
 }
 
@@ -60,7 +60,7 @@ export const createLosses = ({
     }
   };
 
-  /** Whether a tail's file was deleted and replaced, and none of the copies has what is unread of it. */
+  /** Reports whether a tail's file was deleted and replaced, and none of the copies has what is unread of it. */
   const isGone = async (tail: Tail, copies: Placement["undecided"]): Promise<boolean> => {
     const { file, path, ahead } = tail;
     if (isFound(tail)) return false;

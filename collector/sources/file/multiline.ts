@@ -77,7 +77,7 @@ export interface JoinOptions {
   readonly cutAt?: number | undefined;
   /** Whether nothing continues the last record. */
   readonly isLast: boolean;
-  /** Whether a record of this length still fits into the batch. */
+  /** Reports whether a record of this length still fits into the batch. */
   admits(length: number): boolean;
 }
 

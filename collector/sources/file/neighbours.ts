@@ -135,7 +135,7 @@ export const createNeighbours = ({
       }
       return candidates;
     },
-    /** Whether the last pass has opened everything in a directory that may continue something. */
+    /** Reports whether the last pass has opened everything in a directory that may continue something. */
     isComplete: (directory: string): Promise<boolean> =>
       unopened.has(directory)
         ? Promise.resolve(false)
@@ -143,9 +143,9 @@ export const createNeighbours = ({
             () => true,
             () => false,
           ),
-    /** Whether files wait beside followed ones. */
+    /** Reports whether files wait beside followed ones. */
     hasUnopened: () => unopened.size > 0,
-    /** Whether generations may have come and gone in a directory before this pass, unseen. */
+    /** Reports whether generations may have come and gone in a directory before this pass, unseen. */
     wasBlind: (directory: string) => blind.has(directory),
   };
 };

@@ -125,7 +125,7 @@ export const createPatternFiles = (
     return candidateOf({ file, base: path, origin: "live", isOfNewPattern });
   };
 
-  /** Whether what a path names may be another file than when it was looked at. */
+  /** Reports whether what a path names may be another file than when it was looked at. */
   const mayDiffer = ({ path, directory }: FoundPath): boolean => {
     const before = sighted.get(path);
     return (
@@ -192,10 +192,10 @@ export const createPatternFiles = (
     listed: () => listed,
     /** The patterns whose files are known. */
     walkedPatterns: () => walks.filter(({ found }) => found).map(({ pattern }) => pattern),
-    /** Whether every pattern of a path has been walked. */
+    /** Reports whether every pattern of a path has been walked. */
     isWalked: (path: string) =>
       walks.every(({ pattern, found }) => found || !matchesGlob(path, pattern)),
-    /** Whether a pattern finds this file under this path. */
+    /** Reports whether a pattern finds this file under this path. */
     isFound: (path: string, key: string) => sighted.get(path)?.key === key,
     /** Returns the names that new patterns would match before a rotation: what has these names now is older than the patterns. */
     rotatedAwayNames: (newPatterns: ReadonlySet<string>): FollowedName[] =>

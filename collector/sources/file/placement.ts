@@ -161,14 +161,14 @@ const createComparisons = (
   { tailsOf, cutsOf, isFollowed }: Pick<PlacementContext, "tailsOf" | "cutsOf" | "isFollowed">,
   placed: readonly Placed[],
 ) => ({
-  /** Whether a file is followed already, under another name, or has nothing. */
+  /** Reports whether a file is followed already, under another name, or has nothing. */
   isSeen: ({ file, origin }: Candidate): boolean => {
     const key = fileKey(file.stat);
     const isPlaced = isFollowed(key) || placed.some((other) => other.key === key);
     return isPlaced || (origin !== "live" && file.stat.size === 0);
   },
 
-  /** Whether a file has nothing but what was read of a followed one. */
+  /** Reports whether a file has nothing but what was read of a followed one. */
   isReadBeginning: async ({ file, base }: Candidate): Promise<boolean> => {
     const { size } = file.stat;
     for (const { position, file: followed } of tailsOf(base)) {
@@ -179,7 +179,7 @@ const createComparisons = (
     return false;
   },
 
-  /** Whether what a file has behind an offset is read from a followed one: many files may begin alike. */
+  /** Reports whether what a file has behind an offset is read from a followed one: many files may begin alike. */
   isReadElsewhere: async ({ file, base }: Candidate, offset: number): Promise<boolean> => {
     const { size } = file.stat;
     const others = [...tailsOf(base), ...placed.filter(({ position }) => position.path === base)];
@@ -188,7 +188,7 @@ const createComparisons = (
     return false;
   },
 
-  /** Whether a file is a copy of a followed one with the path `base`. */
+  /** Reports whether a file is a copy of a followed one with the path `base`. */
   isCopy: async ({ file, base, origin }: Candidate): Promise<boolean> => {
     // Rotation gives copies other names.
     if (origin === "live") return false;
@@ -206,7 +206,7 @@ const createComparisons = (
   },
 });
 
-/** Whether a file has what was read of another one; of a file of which no byte was seen, its size decides. */
+/** Reports whether a file has what was read of another one; of a file of which no byte was seen, its size decides. */
 const isContinued = ({ file }: Candidate, position: Position): boolean | Promise<boolean> => {
   const { size } = file.stat;
   const isUnseen = position.offset === 0 && position.head.bytes === 0;
@@ -225,14 +225,14 @@ const createPlacement = (context: PlacementContext) => {
     ),
   );
 
-  /** Whether a name was followed before this pass. */
+  /** Reports whether a name was followed before this pass. */
   const isKnown = (path: string): boolean => {
     const answer = known.get(path) ?? (ledgers.of(path).isKnown || [...tailsOf(path)].length > 0);
     known.set(path, answer);
     return answer;
   };
 
-  /** Whether a file is a generation from before the following of its name. */
+  /** Reports whether a file is a generation from before the following of its name. */
   const isOlder = ({ base, origin, isOfNewPattern }: Candidate): boolean =>
     isOfNewPattern && origin === "beside" && !isKnown(base);
 
@@ -257,7 +257,7 @@ const createPlacement = (context: PlacementContext) => {
     return undefined;
   };
 
-  /** Whether a candidate continues a position and is read from no other file. */
+  /** Reports whether a candidate continues a position and is read from no other file. */
   const isContinuing = async (candidate: Candidate, position: Position): Promise<boolean> =>
     dirname(candidate.file.realPath) === directoryOf(position) &&
     (await isContinued(candidate, position)) &&

@@ -46,9 +46,9 @@ interface Dependencies {
   readonly watch: DirectoryWatch;
   /** Reads and stores the next lines of a file; false if there was nothing to read. */
   step: TailReader["step"];
-  /** Whether something of this file may be stored. */
+  /** Reports whether something of this file may be stored. */
   mayRead(tail: Tail): boolean;
-  /** Whether a pattern finds the file under its path. */
+  /** Reports whether a pattern finds the file under its path. */
   isFound(tail: Tail): boolean;
   /** Ends the following of a file to which nobody writes any more. */
   finish(tail: Tail, buffer: Buffer): Promise<void>;

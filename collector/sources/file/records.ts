@@ -18,7 +18,7 @@ export interface RecordOptions {
   readonly isFull: boolean;
   /** Whether a larger chunk can be read of it. */
   readonly isLargest: boolean;
-  /** Whether a record of this length still fits into the batch. */
+  /** Reports whether a record of this length still fits into the batch. */
   admits(length: number): boolean;
 }
 

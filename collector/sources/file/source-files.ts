@@ -74,9 +74,9 @@ export interface SourceFiles {
    */
   open(path: string, rules: FileRules): Promise<LogFile | null>;
   packed(file: LogFile): CompressedFile;
-  /** Whether the process has a descriptor left for another file, beside those that everything else needs. */
+  /** Reports whether the process has a descriptor left for another file, beside those that everything else needs. */
   hasRoom(): boolean;
-  /** Whether a file is open more than once: sources share it. */
+  /** Reports whether a file is open more than once: sources share it. */
   isShared(file: LogFile): boolean;
 }
 

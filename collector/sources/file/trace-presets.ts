@@ -11,9 +11,9 @@ export interface TextLines {
 
 /** Which lines are one record. */
 export interface TracePreset {
-  /** Whether a line may be the first of several; absent if any may. */
+  /** Reports whether a line may be the first of several; absent if any may. */
   opens?(line: string): boolean;
-  /** Whether the line at `index` continues the record of the line before; undefined if only a later line shows it. */
+  /** Reports whether the line at `index` continues the record of the line before; undefined if only a later line shows it. */
   continues(lines: TextLines, index: number): boolean | undefined;
 }
 

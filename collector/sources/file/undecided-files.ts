@@ -9,7 +9,7 @@ import { fileKey } from "./position.ts";
 export interface UndecidedFiles {
   add(files: readonly Candidate[]): void;
   has(key: string): boolean;
-  /** Whether one has grown, or none was compared for a while. */
+  /** Reports whether one has grown, or none was compared for a while. */
   mayDiffer(): Promise<boolean>;
   /** Returns all of them, as they are now, and keeps none. */
   take(): readonly Candidate[];

@@ -36,7 +36,7 @@ export const createUnpacking = (
   /** The bytes that this pass has measured. */
   let measured = 0;
 
-  /** Whether the ledger has a compressed file, as its beginning shows. It takes an older one. */
+  /** Reports whether the ledger has a compressed file, as its beginning shows. It takes an older one. */
   const isRead = async (candidate: Candidate, compressed: CompressedFile): Promise<boolean> => {
     const outline = await compressed.outline();
     if (outline === undefined) return false;

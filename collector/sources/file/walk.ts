@@ -42,7 +42,7 @@ interface Listing {
 export interface Directories {
   /** Returns the entries of a directory without links in its path: the same array as before, if nothing has changed. */
   list(realPath: string): Promise<readonly DirectoryEntry[]>;
-  /** Whether a directory has changed since it was listed; this pass then lists it anew. */
+  /** Reports whether a directory has changed since it was listed; this pass then lists it anew. */
   hasChanged(realPath: string): Promise<boolean>;
   /** Begins a pass, in which each directory is looked at once. A watched one is passed over at times, unless it `looksAtAll`. */
   beginPass(looksAtAll: boolean): void;

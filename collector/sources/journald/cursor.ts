@@ -23,7 +23,7 @@ const parseCursor = (cursor: string): Cursor | undefined => {
 /** Returns the time of the entry that a cursor names, in milliseconds; 0 if it does not say. */
 export const timeOfCursor = (cursor: string): number => parseCursor(cursor)?.atMs ?? 0;
 
-/** Whether two cursors name one entry: journald moves entries to other files at the boot. */
+/** Reports whether two cursors name one entry: journald moves entries to other files at the boot. */
 export const isSameEntry = (one: string, other: string): boolean =>
   one === other || (parseCursor(one)?.entry ?? one) === (parseCursor(other)?.entry ?? other);
 

@@ -101,7 +101,7 @@ interface Input {
   line(): Parsing<Buffer>;
   /** Reads so many bytes. */
   take(count: number): Parsing<Buffer>;
-  /** Whether more was read last than is kept. */
+  /** Reports whether more was read last than is kept. */
   isCut(): boolean;
 }
 

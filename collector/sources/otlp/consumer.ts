@@ -196,7 +196,7 @@ interface Rejected {
   records: number;
 }
 
-/** Whether anything of a request can be stored. One whose items were all left out still has their resources. */
+/** Reports whether anything of a request can be stored. One whose items were all left out still has their resources. */
 const hasItems = (signal: Signal, { payload, losses }: Required<ReadRequest>): boolean =>
   losses.leftOut > 0 ? countItems(signal, payload) > 0 : payload.length > 0;
 

@@ -97,7 +97,7 @@ export const withoutDeepItems = (request: Uint8Array, wire: WireCheck): Uint8Arr
 /** How many levels an item is below its request. */
 const itemDepth = 3;
 
-/** Whether an item nests too deeply within its request. Checks only what is long enough for that: a level takes two bytes. */
+/** Reports whether an item nests too deeply within its request. Checks only what is long enough for that: a level takes two bytes. */
 const isTooDeep = (item: Uint8Array, wire: WireCheck): boolean => {
   if (item.length < 2 * (messageLimits.depth - itemDepth)) return false;
   const inResource = wrap(childrenField, [wrap(childrenField, [item])]);

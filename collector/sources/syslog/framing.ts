@@ -147,7 +147,7 @@ export const createFraming = (bytesMax: number): Framing => {
 const lengthBefore = (bytes: Buffer): number =>
   /^\d* ?/.exec(bytes.toString("latin1", 0, countCharactersMax))?.[0].length ?? 0;
 
-/** Returns whether lengths stand before messages; undefined while that is open. */
+/** Reports whether lengths stand before messages; undefined while that is open. */
 const detect = (bytes: Buffer): boolean | undefined => {
   const head = bytes.toString("latin1", 0, countCharactersMax);
   if (!counted.test(head)) return false;

@@ -133,7 +133,7 @@ export const proofUseOf = ({ certificate, sentAt }: ProvenCollector, now: number
   expired: !isWithinValidity(certificate, now),
 });
 
-/** Whether a certificate is valid at `now`; both of its dates are inclusive and count whole seconds. */
+/** Reports whether a certificate is valid at `now`; both of its dates are inclusive and count whole seconds. */
 export const isWithinValidity = (
   { notBefore, notAfter }: Pick<ClientCertificate, "notBefore" | "notAfter">,
   now: number,

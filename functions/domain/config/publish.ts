@@ -158,5 +158,5 @@ const isNamedSecret = (comment: string) => {
   return value !== undefined && !isFile(value);
 };
 
-/** Whether a value refers to a local file, which is how a config names a secret. */
+/** Reports whether a value refers to a local file, which is how a config names a secret. */
 const isFile = (value: string) => value === "" || /^(?:\.{0,2}\/|file:)/.test(value);

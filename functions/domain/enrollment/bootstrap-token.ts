@@ -42,7 +42,7 @@ export const generateToken = (entropy: Entropy): string => {
   return body + checksum(body);
 };
 
-/** Whether `text` has the form of a token and a correct checksum, whether or not core issued it. */
+/** Reports whether `text` has the form of a token and a correct checksum, whether or not core issued it. */
 export const isWellFormedToken = (text: string): boolean =>
   pattern.test(text) &&
   checksum(text.slice(0, -checksumCharacters)) === text.slice(-checksumCharacters);

@@ -223,7 +223,7 @@ const validateRequest = async (
 /** An issuer that cannot be read may be readable in a few seconds; collectors wait for up to ten. */
 const retryAfterSeconds = 5;
 
-/** Whether `text` has the form of a JWT. */
+/** Reports whether `text` has the form of a JWT. */
 const isJwt = (text: string) => /^[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
 
 /**

@@ -78,7 +78,7 @@ type Facts = AttestationFacts &
   FirstEnrollmentFacts;
 
 /**
- * Returns whether a device could enroll now, and the result of each rule. Reads from one snapshot, locks and writes nothing. Throws 404
+ * Reports whether a device could enroll now, and the result of each rule. Reads from one snapshot, locks and writes nothing. Throws 404
  * `not_found` for an unknown policy.
  */
 export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: SimulatedUse) =>

@@ -52,7 +52,7 @@ type MeasureResult = GroupComparison["measures"][number];
 interface Measure {
   /** Smaller differences do not matter. */
   margin: number;
-  /** Returns whether it is true of a host, or a number whose means are compared; null if unknown. */
+  /** Reports whether it is true of a host, or a number whose means are compared; null if unknown. */
   observe(host: ComparedHost): boolean | number | null;
 }
 

@@ -41,7 +41,7 @@ type Explain = (
 const ms = (text: string | null) => (text === null ? 0 : Date.parse(timestampOf(text)));
 const ageSeconds = (text: string | null, now: number) =>
   Math.max(0, Math.floor((now - ms(text)) / 1000));
-/** Whether a timestamp of the database is finite. */
+/** Reports whether a timestamp of the database is finite. */
 const isTime = (text: string) => !text.endsWith("infinity");
 /** The start of a condition without a recorded start: at the latest, the newest heartbeat. */
 const lastReport = (row: FleetRow) => row.last_heartbeat_at ?? row.enrolled_at;

@@ -27,7 +27,7 @@ export const findCommonFactor = async (
   return { kind, value, selected, others: all - selected };
 };
 
-/** Whether a filter itself selects a value: then all its hosts have it, which explains nothing. */
+/** Reports whether a filter itself selects a value: then all its hosts have it, which explains nothing. */
 const isNamed = (filter: FleetFilter, { kind, value }: Pick<CommonFactor, "kind" | "value">) => {
   const { runningConfig, desiredConfig, ...others } = filter;
   const named = { ...others, running_config: runningConfig, desired_config: desiredConfig }[kind];

@@ -85,7 +85,7 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
 const reportedLabelsOf = ({ labels }: HeartbeatRequest): Labels | null =>
   labels === undefined || Object.keys(labels).length === 0 ? null : labels;
 
-/** Whether `renew_after` has passed, and the jitter that collectors add, a tenth of the lifetime. */
+/** Reports whether `renew_after` has passed, and the jitter that collectors add, a tenth of the lifetime. */
 const isRenewalOverdue = ({ renewAfter, notAfter, issuedAt }: HeartbeatRecord, now: number) =>
   renewAfter !== null &&
   notAfter !== null &&

@@ -31,7 +31,7 @@ import type { FoundLine, FoundNow } from "./lines.ts";
 /** A line may be gone for so long before its claim ends. */
 const goneMsMax = 5 * minuteMs;
 
-/** Whether a claim is of this episode of its line. */
+/** Reports whether a claim is of this episode of its line. */
 const isOf = (line: FoundLine, { key, takenAt }: ClaimRow): boolean =>
   key === line.key && (line.since === null || Date.parse(line.since) <= takenAt.getTime());
 

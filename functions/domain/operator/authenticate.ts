@@ -196,7 +196,7 @@ const bridgeClaims = async (
   };
 };
 
-/** Whether web made the token for one call: such a token is never an old one that has expired. */
+/** Reports whether web made the token for one call: such a token is never an old one that has expired. */
 const isMadeForCall = ({ sub, web_session }: JWTPayload) =>
   sub === webSubject || web_session !== undefined;
 

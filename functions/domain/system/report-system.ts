@@ -146,7 +146,7 @@ const shareMax = 1.25;
 /** So few streams more than the mean are no load: a small fleet would move for ever. */
 const surplusMin = 20;
 
-/** Whether hosts can be sent to a core: it has reported lately, serves ingest, is ready and does not stop. */
+/** Reports whether hosts can be sent to a core: it has reported lately, serves ingest, is ready and does not stop. */
 export const takesStreams = (report: CoreReport, now: number): boolean =>
   report.stoppedAt === null &&
   report.streams !== null &&
@@ -178,7 +178,7 @@ const streamPartsOf = (reports: readonly CoreReport[]): SystemPart[] => {
 /** From so many people on whom web refused one after the other, it is no longer they who are wrong. */
 const refusedPeopleMin = 3;
 
-/** Returns whether people can sign in, by what web has reported in the last day. */
+/** Reports whether people can sign in, by what web has reported in the last day. */
 const webPartOf = (signIns: readonly ReportedSignIn[]): SystemPart => {
   const first = signIns.findIndex(({ reasonCode }) => reasonCode === null);
   const last = signIns[first];

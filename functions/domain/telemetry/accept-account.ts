@@ -271,7 +271,7 @@ const recordAccount = async (tx: Executor, read: ReadAccount, now: Date) => {
 const recordEnd = (tx: Executor, read: ReadAccount, now: Date) =>
   endQueue(tx, read, { endedAt: new Date(read.toMs), ending: "ended" }, now);
 
-/** Whether a queue is as its stream left it: its store has not gone back, and no other session has opened it. */
+/** Reports whether a queue is as its stream left it: its store has not gone back, and no other session has opened it. */
 const isAsLeft = ({ range }: LockedRange, { sessionId, cursor }: StreamOfAccount) =>
   range === undefined
     ? sessionId === undefined && cursor === 0n
@@ -306,7 +306,7 @@ const proveAccount = async (
   return isGood ? undefined : "signature_invalid";
 };
 
-/** Whether core lacks the account of an earlier id that account number 1 names: the database went back behind it. */
+/** Reports whether core lacks the account of an earlier id that account number 1 names: the database went back behind it. */
 const hasLostPrevious = async (tx: Executor, read: ReadAccount, earlierIds: readonly LeftId[]) => {
   const isEarlier = ({ queueId }: LeftId) => equalBytes(queueId, read.previousQueueId);
   if (read.number !== 1n || !earlierIds.some(isEarlier)) return false;

@@ -102,7 +102,7 @@ export const evaluateWatch = (
 
 const earlierOf = (a: Date, b: Date): Date => (a < b ? a : b);
 
-/** Whether an operator has silenced a watch at a time. */
+/** Reports whether an operator has silenced a watch at a time. */
 const isSilenced = ({ silencedUntil }: Pick<WatchRow, "silencedUntil">, now: Date) =>
   silencedUntil !== null && now < silencedUntil;
 

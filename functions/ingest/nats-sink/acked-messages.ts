@@ -34,13 +34,13 @@ const keptMax = 32_768;
 /** Requests at once: publishes must not wait for them. */
 const requestsMax = 32;
 
-/** Whether a message of the stream is the acknowledged one. */
+/** Reports whether a message of the stream is the acknowledged one. */
 export const isAcked = ({ subject, header }: StoredMsg, acked: AckedMessage): boolean =>
   subject === acked.subject &&
   header.get("Svc-First-Sequence") === acked.first &&
   header.get("Svc-Last-Sequence") === acked.last;
 
-/** Makes the memory of a stream as it was found. */
+/** Creates the memory of a stream as it was found. */
 export const createAckedMessages = (
   { streams }: Pick<JetStreamManager, "streams">,
   info: Pick<StreamInfo, "config" | "created" | "cluster">,
@@ -54,7 +54,7 @@ export const createAckedMessages = (
   let newest = 0;
   let newestBefore = 0;
 
-  /** Whether a later message of the subject was stored behind this one, or behind another that followed it. */
+  /** Reports whether a later message of the subject was stored behind this one, or behind another that followed it. */
   const isFollowed = async ({ seq, subject }: AckedMessage): Promise<boolean> => {
     // The client's type leaves out what servers have had since 2.9.
     const query = { seq: seq + 1, next_by_subj: subject };
@@ -149,7 +149,7 @@ export const rangesOf = (
 };
 
 /**
- * Makes what finds out that a stream has gone back: it was missing, was created again, ends before where it ended, or has another message where it
+ * Creates what finds out that a stream has gone back: it was missing, was created again, ends before where it ended, or has another message where it
  * acknowledged an envelope. A host that sends finds it by itself; of one that is silent nobody would report the loss.
  */
 export const createRestoreDetector = (

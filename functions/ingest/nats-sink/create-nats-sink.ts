@@ -101,7 +101,7 @@ export interface NatsSink extends Sink {
 /** Bytes of a message's headers at most, with an encoded host id of 6 KiB: they count against the server's `max_payload`. */
 const headerBytesMax = 8 * 1024;
 
-/** Makes the sink; checks the servers and creates or checks the streams, see `checkServers` and `prepareStreams`. */
+/** Creates the sink; checks the servers and creates or checks the streams, see `checkServers` and `prepareStreams`. */
 export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> => {
   const { connection, settings, db, clock, observe, log } = needs;
   const manager: JetStreamManager = await jetstreamManager(connection);
@@ -243,7 +243,7 @@ interface SinkParts extends NatsSinkNeeds {
   losses: LossReports;
 }
 
-/** Makes what commits frames. */
+/** Creates what commits frames. */
 const createCommit = (parts: SinkParts) => {
   const { connection, clock, codec, observe, streams, views, counts } = parts;
 
@@ -321,7 +321,7 @@ const createCommit = (parts: SinkParts) => {
   };
 };
 
-/** Makes what opens queues. */
+/** Creates what opens queues. */
 const createOpens = ({ db, settings, clock, streams, views, losses }: SinkParts) => {
   const openView = async (
     view: QueueView,
@@ -402,7 +402,7 @@ const decideView = (view: QueueView, claims: Open) => {
   return { ...decided, isForked: decided.isForked || stored > (claims.sentThrough ?? stored) };
 };
 
-/** Makes what notes that a queue is open; no frame waits for it, also while PostgreSQL is unavailable. */
+/** Creates what notes that a queue is open; no frame waits for it, also while PostgreSQL is unavailable. */
 const createNotes = ({ db, clock, log }: NatsSinkNeeds, signal: AbortSignal) => {
   const note = inGroups(
     (opens: readonly Open[]) =>

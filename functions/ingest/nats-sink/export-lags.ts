@@ -83,7 +83,7 @@ export const noteExportLags = async ({
 };
 
 /**
- * Whether the message at an export's position is a newer one than the export passed: the stream was restored to before the position, and has
+ * Reports whether the message at an export's position is a newer one than the export passed: the stream was restored to before the position, and has
  * grown beyond it since.
  */
 export const isReplaced = async (

@@ -9,7 +9,7 @@ const inspectionMs = 1_000;
 const stalledSeconds = 10;
 
 /**
- * Makes the health. Inspects the streams and their servers each second: with a fault, nothing is acknowledged. After a failure, the first
+ * Creates the health. Inspects the streams and their servers each second: with a fault, nothing is acknowledged. After a failure, the first
  * inspection that finds the streams below their limits ends it: a core that receives no frames, because it is not ready, would stay so.
  */
 export const createHealth = ({
@@ -71,7 +71,7 @@ export const createHealth = ({
         throw error;
       }
     },
-    /** Returns whether the streams store what they receive. */
+    /** Reports whether the streams store what they receive. */
     status(): ReturnType<Committer["health"]> {
       if (fault)
         return { healthy: false, detail: fault.faults.map(({ message }) => message).join("; ") };

@@ -33,7 +33,7 @@ interface Waiting {
   instead: Pick<AckedMessage, "first" | "last">[];
 }
 
-/** Makes the reports. */
+/** Creates the reports. */
 export const createLossReports = ({
   db,
   observe,

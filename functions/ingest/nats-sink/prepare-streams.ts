@@ -120,7 +120,7 @@ export const checkStreams = async (
   return infos;
 };
 
-/** Whether an error says that there is no such stream. */
+/** Reports whether an error says that there is no such stream. */
 export const isStreamMissing = (error: unknown): boolean =>
   error instanceof JetStreamApiError && error.code === JetStreamApiCodes.StreamNotFound;
 

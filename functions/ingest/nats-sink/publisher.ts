@@ -46,7 +46,7 @@ const sweepMs = 250;
 const staleCodes = new Set([10_071, 10_164]);
 const noResponders = 503;
 
-/** Makes a publisher on a connection. */
+/** Creates a publisher on a connection. */
 export const createPublisher = ({
   connection,
   clock,

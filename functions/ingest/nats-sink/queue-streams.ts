@@ -61,7 +61,7 @@ interface QueueStateChange {
 const fenceAttemptsMax = 50;
 const empty = new Uint8Array();
 
-/** Makes the access to the streams. */
+/** Creates the access to the streams. */
 export const createQueueStreams = ({
   manager,
   publisher,
@@ -226,7 +226,7 @@ export const createQueueStreams = ({
   };
 };
 
-/** Makes what reads the chains of queues, as the streams' leaders have them. */
+/** Creates what reads the chains of queues, as the streams' leaders have them. */
 const createChainReader = (
   manager: Pick<JetStreamManager, "streams">,
   publisher: Pick<Publisher, "answerTo">,
@@ -267,7 +267,7 @@ const createChainReader = (
     if (after !== "") await readBetween(view, kind, Number(after), message.seq);
   };
 
-  /** Whether the stream lacks all messages of a queue, and has not deleted the one at `end`. */
+  /** Reports whether the stream lacks all messages of a queue, and has not deleted the one at `end`. */
   const hasLostAll = async (view: QueueView, end: number) => {
     if (end === 0 || chainsEndOf(view) > 0) return false;
     const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));

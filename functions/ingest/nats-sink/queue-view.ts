@@ -219,7 +219,7 @@ export const decideRefusal = (
   return view.session === "" ? "sequence_gap" : "session_superseded";
 };
 
-/** Whether retention explains that the streams know less of a queue than its sender: it has stored nothing for so long. */
+/** Reports whether retention explains that the streams know less of a queue than its sender: it has stored nothing for so long. */
 export const hasExpired = (
   view: QueueView,
   { maxAgeSeconds }: StreamSettings,

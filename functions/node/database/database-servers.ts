@@ -25,7 +25,7 @@ export interface DatabaseServers extends SharedServers {
   count(): number;
   /** Returns the paths of the URL's files for TLS. */
   tlsPaths(): readonly string[];
-  /** Whether the login of a new connection was refused since the last `use`. */
+  /** Reports whether the login of a new connection was refused since the last `use`. */
   isSuspect(): boolean;
   /** Calls `check` when a login is refused, the first one since the last `use`. */
   onFirstRefusal(check: () => void): void;

@@ -33,7 +33,7 @@ afterAll(() => server?.stop("immediate"));
 
 const isEncrypted = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
 
-/** Returns whether each of the two drivers connects with TLS; or why it does not. */
+/** Reports whether each of the two drivers connects with TLS; or why it does not. */
 const connect = async (host: string, parameters: Record<string, string>) => {
   const own = new URL(server.tcpUrl());
   const query = new URLSearchParams(parameters);

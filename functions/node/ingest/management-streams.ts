@@ -27,7 +27,7 @@ export interface Arrival {
   path: string;
   /** Emits `close` when the exchange is over. */
   lifetime: ServerHttp2Stream | ServerResponse;
-  /** Whether its body has arrived. */
+  /** Reports whether its body has arrived. */
   isRead(): boolean;
   exchange(): Exchange;
   serve(): void;
@@ -35,7 +35,7 @@ export interface Arrival {
 
 type App = IngestListenerOptions["app"];
 
-/** Whether a request is a POST to one of `paths` as collectors send it: without a query, and with the length of its body. */
+/** Reports whether a request is a POST to one of `paths` as collectors send it: without a query, and with the length of its body. */
 export const isUsualPost = (headers: IncomingHttpHeaders, paths: ReadonlySet<string>): boolean =>
   headers[":method"] === "POST" &&
   paths.has(headers[":path"] ?? "") &&

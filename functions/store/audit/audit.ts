@@ -19,7 +19,7 @@ export const insertAuditEvents = async (db: Executor, rows: readonly AuditEventR
   await Promise.all([insertRows(db, auditEvent, rows), insertRows(db, auditPending, pending)]);
 };
 
-/** Whether an action was recorded on a target after `since`. */
+/** Reports whether an action was recorded on a target after `since`. */
 export const hasAuditEventSince = (
   db: Executor,
   { action, targetId, since }: { action: string; targetId: string; since: Date },

@@ -75,7 +75,7 @@ export const createHourColumns = ({
   const loadDays = async (versions: ReadonlyMap<number, string>) => {
     for (const [day, version] of versions) await loadDay(day, version);
   };
-  /** Returns whether the days are loaded. */
+  /** Reports whether the days are loaded. */
   const refresh = shareNextRun(
     async ({ from, to }: { from: number; to: number }) => {
       const start = new Date(from * dayMs);

@@ -23,7 +23,7 @@ export const groupTransactions = <Item, Result>(
     /** Returns the results in the order of `items`. */
     run(tx: Executor, items: readonly Item[]): Promise<readonly Result[]>;
     keyOf(item: Item): string;
-    /** Whether a call may wait although `tooManyWaiting.max` others do, because it ends admitted work. */
+    /** Reports whether a call may wait although `tooManyWaiting.max` others do, because it ends admitted work. */
     exempt?: (item: Item) => boolean;
   },
 ): ((item: Item) => Promise<Result>) =>

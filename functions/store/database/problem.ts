@@ -67,7 +67,7 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
   return undefined;
 };
 
-/** Whether an error ends the connection, and so says nothing about the statement: a rejected login, a limit of connections, a shutdown. */
+/** Reports whether an error ends the connection, and so says nothing about the statement: a rejected login, a limit of connections, a shutdown. */
 const endsConnection = (cause: Error) =>
   "severity" in cause && (cause.severity === "FATAL" || cause.severity === "PANIC");
 
@@ -75,7 +75,7 @@ const unavailable = (cause: Error): Problem =>
   new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });
 
 /**
- * Whether items that failed in a shared transaction should be retried individually: always, unless the database is unavailable. That
+ * Reports whether items that failed in a shared transaction should be retried individually: always, unless the database is unavailable. That
  * includes a deadlock or serialization failure (class 40): a single item cannot deadlock with itself.
  */
 export const canRetryIndividually = (error: unknown): boolean =>
@@ -83,7 +83,7 @@ export const canRetryIndividually = (error: unknown): boolean =>
 
 const isTransactionRollback = (error: unknown) => hasState(error, /^40...$/);
 
-/** Whether a lock was not free within `lock_timeout`. */
+/** Reports whether a lock was not free within `lock_timeout`. */
 export const isLockTimeout = (error: unknown): boolean => hasState(error, /^55P03$/);
 
 /** Yields an error and its causes. */
@@ -95,7 +95,7 @@ function* causesOf(error: unknown): Generator<Error> {
   }
 }
 
-/** Whether the server reported an error of such a state, as `error` or as a cause of it. */
+/** Reports whether the server reported an error of such a state, as `error` or as a cause of it. */
 export const hasState = (error: unknown, states: RegExp): boolean => {
   for (const cause of causesOf(error))
     if ("severity" in cause && "code" in cause && states.test(String(cause.code))) return true;

@@ -49,7 +49,7 @@ const elementOf = (value: string | Uint8Array) =>
 export const firstRow = async <Row>(query: PromiseLike<readonly Row[]>): Promise<Row | undefined> =>
   (await query)[0];
 
-/** Whether a query returns a row. */
+/** Reports whether a query returns a row. */
 export const hasRows = async (query: PromiseLike<readonly unknown[]>): Promise<boolean> =>
   (await query).length > 0;
 

@@ -211,7 +211,7 @@ const otherDatabaseOf = (
 };
 
 /**
- * Whether the server is on the timeline of `identity` and was not started since. Otherwise, after a failover or on restored files, it may
+ * Reports whether the server is on the timeline of `identity` and was not started since. Otherwise, after a failover or on restored files, it may
  * assign the same ids again. Every start counts, because a restore to the same timeline leaves no other trace.
  */
 const isOn = (identity: ServerIdentity | null) => {

@@ -14,7 +14,7 @@ const outageDaysMax = 400;
 /** The newest outages decide on states. */
 const outagesMax = 20;
 
-/** Whether a core that last extended its session `elapsedMs` ago could receive since. */
+/** Reports whether a core that last extended its session `elapsedMs` ago could receive since. */
 export const isUnbroken = (elapsedMs: number): boolean => elapsedMs <= gapMsMin;
 
 /** The time in which a core states that it could receive. */

@@ -67,7 +67,7 @@ export const uncountedSeconds = (from: number, until: number, outages: readonly 
     0,
   ) / 1000;
 
-/** Whether a timestamp lies in time that does not count. */
+/** Reports whether a timestamp lies in time that does not count. */
 export const isUncounted = (at: SQL, outages: readonly Outage[]): SQL => {
   const spans = spansOf(outages).map(
     ({ from, until }) => sql`(${at} >= ${time(from)} and ${at} < ${time(until)})`,

@@ -79,7 +79,7 @@ export interface HeartbeatStore {
   db: Executor;
   /** Resolves when the next statement may start: see `groupCalls`. Without it, statements start as soon as they can. */
   pause?: () => Promise<void>;
-  /** Whether a core of a previous version runs, which only reads the heartbeat's report: then each report is stored. Default: never. */
+  /** Reports whether a core of a previous version runs, which only reads the heartbeat's report: then each report is stored. Default: never. */
   hasOlderCore?: () => boolean;
   /** The machine of the core that receives the heartbeats; unknown by default. */
   core?: string;

@@ -219,7 +219,7 @@ export interface FleetSample {
 
 const slotOf = (at: Date): Date => new Date(at.getTime() - (at.getTime() % sampleMs));
 
-/** Whether these five minutes still lack a sample. */
+/** Reports whether these five minutes still lack a sample. */
 export const isSampleDue = async (db: Executor, now: Date): Promise<boolean> =>
   !(await hasRows(
     db.execute(sql`select from fleet_sample where slot = ${timestamptz(slotOf(now))}`),

@@ -36,7 +36,7 @@ const timesOfHosts: readonly { table: string; key: string; columns: readonly str
   { table: "ingest_host", key: "host_id", columns: ["last_envelope_at"] },
 ];
 
-/** Whether one of the times is ahead. */
+/** Reports whether one of the times is ahead. */
 const areAhead = (columns: readonly string[], now: Date): SQL =>
   sql`greatest(${sql.raw(columns.join(", "))}) > ${timestamptz(now, toleranceSeconds)}`;
 

@@ -26,7 +26,7 @@ export const findFleetNames = (db: Executor) => {
 /** A leading "v" is not SemVer. */
 const isSemver = (version: string) => valid(version) !== null && !version.startsWith("v");
 
-/** Whether a version is SemVer and at least the minimum. */
+/** Reports whether a version is SemVer and at least the minimum. */
 export const isSupported = (version: string, minimum: string | null): boolean =>
   isSemver(version) && (minimum === null || gte(version, minimum));
 
@@ -51,7 +51,7 @@ export const versionsLike = (pattern: string, versions: readonly string[]): stri
   return versions.filter((version) => matchesParts(version, parts));
 };
 
-/** Whether a text contains the parts in order, with anything in between. */
+/** Reports whether a text contains the parts in order, with anything in between. */
 const matchesParts = (text: string, [first = "", ...rest]: readonly string[]) => {
   const last = rest.pop();
   if (last === undefined) return text === first;

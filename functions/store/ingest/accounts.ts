@@ -66,7 +66,7 @@ export const findLastAccount = (tx: Executor, queue: QueueName) =>
       .limit(1),
   );
 
-/** Whether core has this account; without a number, any account of the queue. */
+/** Reports whether core has this account; without a number, any account of the queue. */
 export const hasAccount = (
   tx: Executor,
   {
@@ -88,7 +88,7 @@ export const hasAccount = (
       ),
   );
 
-/** Whether core has refused an account of a queue, as when two copies of it have sent under one id. */
+/** Reports whether core has refused an account of a queue, as when two copies of it have sent under one id. */
 export const hasRefusedAccount = (tx: Executor, queue: QueueName): Promise<boolean> =>
   hasRows(
     tx

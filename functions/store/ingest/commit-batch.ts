@@ -106,7 +106,7 @@ export const openCommitClient = (url: string): Promise<Client> => openCopyClient
 /** What committing needs of its runtime. */
 export interface CommitNeeds {
   codec: Pick<BlockCodec, "compress" | "digest">;
-  /** Whether digests are of data as stored, which costs less but must be readable by every core that serves. Absent: they are. */
+  /** Reports whether digests are of data as stored, which costs less but must be readable by every core that serves. Absent: they are. */
   hasStoredDigests?: (() => boolean) | undefined;
   /** Milliseconds since the Unix epoch. */
   now(): number;

@@ -80,7 +80,7 @@ export const queuesIn = (
   return queues;
 };
 
-/** Whether a frame is of the session that has opened its queue. */
+/** Reports whether a frame is of the session that has opened its queue. */
 export const isOfSession = ({ sessionId }: FrameToCommit, queue: BatchQueue | undefined): boolean =>
   sessionId === undefined || queue?.session === sessionId.toHex();
 

@@ -107,7 +107,7 @@ export const lockPersonSessions = async (
     from ${authenticationIdentity} where ${isPerson}`);
 };
 
-/** Whether an unexpired logout token has ended this session at the identity provider. */
+/** Reports whether an unexpired logout token has ended this session at the identity provider. */
 export const isProviderSessionEnded = async (
   tx: Executor,
   id: string,

@@ -41,7 +41,7 @@ export const findSessionPerson = async (
   return row?.person;
 };
 
-/** Returns whether a web session has ended before it expired. */
+/** Reports whether a web session has ended before it expired. */
 export const isWebSessionEnded = async (db: Executor, id: string): Promise<boolean> =>
   (await selectEnded(db, id)).length > 0;
 

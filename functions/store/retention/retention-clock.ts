@@ -49,7 +49,7 @@ export const recordClock = (db: Database, now: Date): Promise<RetentionPause | n
 const pauseOf = ({ jumpedFrom, jumpedAt }: RetentionRow): RetentionPause | null =>
   jumpedFrom === null || jumpedAt === null ? null : pauseBetween(jumpedFrom, jumpedAt);
 
-/** Whether a day's data may be dropped now. The transaction that drops it uses up the limit of this day. */
+/** Reports whether a day's data may be dropped now. The transaction that drops it uses up the limit of this day. */
 export const claimDrop = async (tx: Executor, now: Date): Promise<boolean> => {
   const today = dayOf(now);
   const mayDrop = or(

@@ -232,7 +232,7 @@ export const countCandidates = async (
     select version, count(*) as hosts from ${candidates(filter, rules)} c where skipped is null group by 1 order by 1`,
   );
 
-/** Whether a rollout with this filter can change a host. */
+/** Reports whether a rollout with this filter can change a host. */
 export const isCandidate = (
   db: Executor,
   filter: FleetFilter,

@@ -51,7 +51,7 @@ export const deleteScimGroup = deleterOf(scimGroup);
 /** Finds a group by id. */
 export const findScimGroup = finderOf(scimGroup);
 
-/** Whether another group than `id` has this name. */
+/** Reports whether another group than `id` has this name. */
 export const isGroupNameTaken = (
   tx: Executor,
   { id, displayNameKey }: Pick<ScimGroupRow, "id" | "displayNameKey">,

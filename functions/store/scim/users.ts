@@ -90,7 +90,7 @@ export const findAllScimUsers = async (db: Executor): Promise<ScimUserRow[]> => 
   }
 };
 
-/** Whether there is any user. */
+/** Reports whether there is any user. */
 export const hasScimUsers = (db: Executor): Promise<boolean> =>
   hasRows(db.select({ id: scimUser.id }).from(scimUser).limit(1));
 

@@ -41,7 +41,7 @@ export const findNewestBundle = (
       .limit(1),
   );
 
-/** Whether a bundle of a channel ever had this content. */
+/** Reports whether a bundle of a channel ever had this content. */
 export const wasPublished = (
   db: Executor,
   { channel, sha256 }: Pick<CaBundleRow, "channel" | "sha256">,
@@ -113,7 +113,7 @@ const aheadMax = 100;
 const isAhead = (column: SQL, number: number): SQL =>
   sql`${column} > ${number}::bigint and ${column} <= ${number + aheadMax}::bigint`;
 
-/** Whether a host reports a number above `number`. One lookup in an index. */
+/** Reports whether a host reports a number above `number`. One lookup in an index. */
 export const isReportedAbove = (
   db: Executor,
   channel: CaChannel,

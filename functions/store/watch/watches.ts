@@ -62,7 +62,7 @@ export const lockWatchCount = async (tx: Executor): Promise<number> => {
 /** Finds a watch and locks its row until the transaction ends. */
 export const lockWatch = lockerOf(watch);
 
-/** Whether a watch other than `id` has a name. */
+/** Reports whether a watch other than `id` has a name. */
 export const isWatchNamed = async (tx: Executor, name: string, id: string): Promise<boolean> => {
   const rows = await tx.select({ id: watch.id }).from(watch).where(eq(watch.name, name));
   return rows.some((row) => row.id !== id);

@@ -98,7 +98,7 @@ export const checkGoals = (goals: readonly PairGoal[], results: readonly SideRes
     return { ...goal, measured: measured ?? null, met };
   });
 
-/** Returns whether a figure is CPU time for a unit of work. */
+/** Reports whether a figure is CPU time for a unit of work. */
 export const isCpu = (name: string): boolean => name.startsWith("cpu");
 
 const divide = (ours: PeerFigures, theirs: PeerFigures): PeerFigures =>

@@ -45,6 +45,6 @@ const forAllHosts: ReadonlySet<string> = new Set([
 /** On a first attempt only: core may know a host whose response was lost. */
 const forAllHostsAtFirst: ReadonlySet<string> = new Set(["identity_exists", "identity_revoked"]);
 
-/** Returns whether no other host can enroll after this refusal. */
+/** Reports whether no other host can enroll after this refusal. */
 export const endsEnrollment = (code: string, attempt: number): boolean =>
   forAllHosts.has(code) || (attempt === 0 && forAllHostsAtFirst.has(code));

@@ -95,7 +95,7 @@ const versionOf = (
 
 const silentMs = 20 * 60_000;
 
-/** Returns whether a history has what a role needs: an operator, or the time until a certificate or a threshold expires. */
+/** Reports whether a history has what a role needs: an operator, or the time until a certificate or a threshold expires. */
 const isPlayable = (plan: Plan, role: Role): boolean => {
   const ageMax = plan.past + plan.endsAt - plan.startsAt;
   const lifetime = plan.ttlSeconds.short * 1000;

@@ -6,7 +6,7 @@ import { createLabPki, labServerNames } from "../ca/pki.ts";
 import { providerClient } from "../identity-provider.ts";
 import { secretsFolder, serviceNames } from "./lab-files.ts";
 
-/** Makes the lab's CAs, certificates and random secrets, unless they exist: `down` and `up` keep the database's password. */
+/** Creates the lab's CAs, certificates and random secrets, unless they exist: `down` and `up` keep the database's password. */
 export const makeSecrets = async (): Promise<void> => {
   const { created } = await createLabPki({
     dir: "/lab/pki",

@@ -102,7 +102,7 @@ export const createHostProgram = (
       const run = await command("renew", "--config", config);
       expect(await run.exited, run.stderr).toBe(0);
     },
-    /** Whether core has not yet accepted the newest credentials. */
+    /** Reports whether core has not yet accepted the newest credentials. */
     hasPendingPromotion: () =>
       stat(join(configDir, "identity", "previous")).then(
         () => true,

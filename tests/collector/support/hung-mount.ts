@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { newFolder } from "#tests/support/new-folder.ts";
 
-/** Whether this user may mount a file system that does not answer. */
+/** Reports whether this user may mount a file system that does not answer. */
 export const canHangMount = (): boolean => {
   try {
     accessSync("/dev/fuse", constants.R_OK | constants.W_OK);

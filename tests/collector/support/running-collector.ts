@@ -25,7 +25,7 @@ import { createEnrolledHost } from "./enrolled-host.ts";
 interface SkippingClock extends Clock {
   /** Advances wall and monotonic time by `ms` at once, and wakes the sleepers that are due. */
   skip(ms: number): void;
-  /** Whether anything sleeps that asked for between `msMin` and `msMax`. */
+  /** Reports whether anything sleeps that asked for between `msMin` and `msMax`. */
   sleeps(msMin: number, msMax: number): boolean;
 }
 

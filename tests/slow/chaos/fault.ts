@@ -75,7 +75,7 @@ export interface Fault {
   inject(scene: Scene, draw: number): Promise<void>;
 }
 
-/** Whether two faults can be injected at once. */
+/** Reports whether two faults can be injected at once. */
 export const areApart = (one: Fault, other: Fault) => {
   const touchedBy = ({ touches, sink }: Fault) => touches ?? (sink ? [sink] : []);
   return !touchedBy(one).some((target) => touchedBy(other).includes(target));

@@ -10,7 +10,7 @@ const overlap = 2_000;
 const differencesShown = 5;
 
 /**
- * Makes the function that reads on in the messages of each replica, and returns one line: the stream's leader and end, and where a replica
+ * Creates the function that reads on in the messages of each replica, and returns one line: the stream's leader and end, and where a replica
  * has another message than one that was read before. An ephemeral consumer without replicas of its own reads the store of its node.
  */
 export const createStreamTrace = ({ manager, connection, nodes }: ProxiedNats) => {

@@ -73,7 +73,7 @@ type Hosts = Record<(typeof storyNames)[number], StoryHost>;
 
 const origin = "lost-records.example.test/completeness";
 
-/** Makes the key of the log of statements: the variables of core, and its line in a file of keys. */
+/** Creates the key of the log of statements: the variables of core, and its line in a file of keys. */
 const createStatementLog = async (
   dir: string,
 ): Promise<{ env: Record<string, string>; key: string }> => {

@@ -20,7 +20,7 @@ const writer = fileURLToPath(new URL("./recorded-writer.ts", import.meta.url));
 const traced =
   "openat,open,creat,pwrite64,write,writev,pwritev,ftruncate,truncate,fallocate,fsync,fdatasync,sync_file_range,unlink,unlinkat,rename,renameat2";
 
-/** Returns whether strace is installed and may trace. */
+/** Reports whether strace is installed and may trace. */
 export const canRecord = () => spawnSync("strace", ["-o", "/dev/null", "true"]).status === 0;
 
 /** How fsync and fdatasync of the writer behave: they work; every seventh fails with EIO and loses its writes; or none does anything. */

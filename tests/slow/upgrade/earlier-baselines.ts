@@ -11,7 +11,7 @@ import { readCatalog } from "#tests/support/database/schema-catalog.ts";
 import { git } from "./previous.ts";
 
 /**
- * Makes a database as each commit with another text of the baseline made it, with a host, migrates it, and compares its schema with a new
+ * Creates a database as each commit with another text of the baseline made it, with a host, migrates it, and compares its schema with a new
  * one. Returns how many are equal and have the host, and the faults.
  */
 export const carryEarlierBaselines = async () => {

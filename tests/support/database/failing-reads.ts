@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Whether this user may mount a small file system, to fill it. */
+/** Reports whether this user may mount a small file system, to fill it. */
 export const canMount = (): boolean => {
   const at = mkdtempSync(join(tmpdir(), "small-disk-"));
   const mounted =
@@ -15,7 +15,7 @@ export const canMount = (): boolean => {
   return mounted;
 };
 
-/** Whether this machine has strace, which makes system calls fail. */
+/** Reports whether this machine has strace, which makes system calls fail. */
 export const hasStrace = (): boolean =>
   spawnSync("strace", ["-V"], { timeout: 60_000 }).status === 0;
 

@@ -15,7 +15,7 @@ export type PoolMode = "session" | "transaction" | "statement";
 /** A PgBouncer in front of the server of a database. */
 export type RunningPgBouncer = Awaited<ReturnType<typeof startPgBouncer>>;
 
-/** Returns whether `startPgBouncer` can start: without PgBouncer, tests that need it are reported as skipped. */
+/** Reports whether `startPgBouncer` can start: without PgBouncer, tests that need it are reported as skipped. */
 export const canStartPgBouncer = () => canRun("pgbouncer", program);
 
 /**

@@ -137,7 +137,7 @@ export class RowQueue {
 
 let made = 0;
 
-/** Makes an envelope that differs from every other. */
+/** Creates an envelope that differs from every other. */
 export const makeEnvelope = (sequence: bigint, fate: Fate) =>
   create(EnvelopeSchema, {
     sequence,

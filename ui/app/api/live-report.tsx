@@ -73,7 +73,7 @@ const UpdatesContext = createContext<PageUpdates>({ paused: () => false, asOf: (
 /** Provides the parts below it with the pause, and with the time to which ages count. */
 export const UpdatesProvider = UpdatesContext.Provider;
 
-/** Returns whether the page is paused, and the time of the report around. */
+/** Reports whether the page is paused, and the time of the report around. */
 export const useUpdates = (): PageUpdates => useContext(UpdatesContext);
 
 /** A report that keeps itself up to date. */

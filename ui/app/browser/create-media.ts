@@ -1,6 +1,6 @@
 import { type Accessor, createSignal, onCleanup } from "solid-js";
 
-/** Returns whether a media query matches, until the caller is disposed. */
+/** Reports whether a media query matches, until the caller is disposed. */
 export const createMedia = (query: string): Accessor<boolean> => {
   const media = matchMedia(query);
   const [matches, setMatches] = createSignal(media.matches);

@@ -40,7 +40,7 @@ const faults: Readonly<Record<ReceiptFaultKind, string>> = {
   truncated: "receipts are missing at the end",
 };
 
-/** Returns whether this browser can check signatures. */
+/** Reports whether this browser can check signatures. */
 const canVerify = async () => {
   try {
     await crypto.subtle.importKey(

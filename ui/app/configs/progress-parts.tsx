@@ -36,7 +36,7 @@ export const HostFigure = (props: {
   />
 );
 
-/** Whether all hosts run the config, as a link to the hosts that are left or silent. */
+/** Shows whether all hosts run the config, as a link to the hosts that are left or silent. */
 export const ProgressSentence = (props: { hosts: ProgressHosts; hash: string }) => {
   const { times } = usePageContext();
   const sentence = () => progressSentence(props.hosts, times.zone());

@@ -45,7 +45,7 @@ export const openFigure = (hosts: ProgressHosts): "left" | "silent_running" | un
   return hosts.silent_running > 0 ? "silent_running" : undefined;
 };
 
-/** Returns whether all hosts run the config, in words: when, or how many hosts are left or silent. */
+/** Reports whether all hosts run the config, in words: when, or how many hosts are left or silent. */
 export const progressSentence = (hosts: ProgressHosts, zone: TimeZone = "utc"): string => {
   const { desired, silent_running: silent, finished_at: at } = hosts;
   if (desired === 0) return "Assigned to no host.";

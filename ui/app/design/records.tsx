@@ -153,7 +153,7 @@ interface FirstRow extends Pick<Parameters<typeof Notice>[0], "href" | "link"> {
   title: string;
   /** What its rows say. */
   says: JSX.Element;
-  /** Makes the first row, with scope `admin`. */
+  /** Creates the first row, with scope `admin`. */
   command?: string | undefined;
 }
 

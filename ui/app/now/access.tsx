@@ -103,7 +103,7 @@ const Directory = () => {
   );
 };
 
-/** Whether an identity provider pushes people, so that no sync tells when they last changed. */
+/** Reports whether an identity provider pushes people, so that no sync tells when they last changed. */
 const isPushed = ({ provider }: DirectoryStatus) => provider === "scim";
 
 const changedAt = (status: DirectoryStatus) =>

@@ -55,7 +55,7 @@ export const faceOf = (report: NowReport): readonly [shape: ShapeName, tone: str
   return lines.length > 0 || hosts === 0 || held_by ? ["info", "info"] : ["check", "ok"];
 };
 
-/** Returns whether and how much needs a person, in one sentence, and in a second one what others have taken. */
+/** Reports whether and how much needs a person, in one sentence, and in a second one what others have taken. */
 export const firstSentence = (report: NowReport, earlier?: EarlierLook): string => {
   const { lines, lines_other, hosts, held_by } = report;
   if (lines.length === 0 && hosts === 0) return "No host is enrolled yet.";

@@ -176,6 +176,6 @@ export const usePageContext = (): PageContext => {
   return context;
 };
 
-/** Returns whether the operator may use chat: it is on, and the scope is held. */
+/** Reports whether the operator may use chat: it is on, and the scope is held. */
 export const canAsk = (session: Session | undefined): boolean =>
   session?.chat_enabled === true && session.scopes.includes("audit");

@@ -50,7 +50,7 @@ export interface ConnectionPool {
   end(timeoutMs: number): Promise<void>;
 }
 
-/** Whether the server refused the login of a connection, which then has run nothing. */
+/** Reports whether the server refused the login of a connection, which then has run nothing. */
 const isRefused = (connection: PooledConnection) => {
   const state = connection.state();
   return state.is === "closed" && loginRefusalOf(state.cause) !== undefined;

@@ -45,9 +45,9 @@ export interface ConnectionOptions {
   setup: string;
   /** Absent: as postgres.js does. */
   openSocket?: OpenSocket | undefined;
-  /** Whether a server that reports these parameters must not be used. */
+  /** Reports whether a server that reports these parameters must not be used. */
   refusesServer(parameters: Readonly<Record<string, string>>): boolean;
-  /** Whether a server must not be used after it reported this error. */
+  /** Reports whether a server must not be used after it reported this error. */
   endsWriting(error: ServerError): boolean;
 }
 
@@ -63,7 +63,7 @@ export interface PooledConnection {
   state(): ConnectionState;
   /** Returns the number of its calls. */
   load(): number;
-  /** Returns whether it runs a call that needs a connection to itself. */
+  /** Reports whether it runs a call that needs a connection to itself. */
   isTaken(): boolean;
   /** Returns when the server last answered, by `performance.now()`. */
   answeredAt(): number;

@@ -46,7 +46,7 @@ interface Slot {
 const corpusRecords = 20_000;
 const startedAt = Date.UTC(2026, 10, 23, 3);
 
-/** Makes a pool of records; each span request has `spansOfRequest` spans. The same options make the same bytes. */
+/** Creates a pool of records; each span request has `spansOfRequest` spans. The same options make the same bytes. */
 export const createCorpus = async ({
   mix,
   seed = 1,

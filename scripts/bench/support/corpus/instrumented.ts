@@ -25,7 +25,7 @@ export interface CorpusRequest {
 }
 
 /**
- * Makes trace export requests of `spansOfRequest` spans of one service with the OpenTelemetry SDK, whose spans have the attributes of its
+ * Creates trace export requests of `spansOfRequest` spans of one service with the OpenTelemetry SDK, whose spans have the attributes of its
  * instrumentations of HTTP, Express, pg and KafkaJS; a part of the requests fails, with the exception.
  */
 export function* createSpanRequests(
@@ -88,7 +88,7 @@ const createProgram = (random: Random, service: CorpusService) => {
       },
     ],
   });
-  /** Makes the spans of one request, or of one message, that begins `us` microseconds after `startedAt`. */
+  /** Creates the spans of one request, or of one message, that begins `us` microseconds after `startedAt`. */
   const serve = (startedAt: number, us: number): void => {
     const timeOf = (at: number): HrTime => {
       const whole = Math.floor(at);

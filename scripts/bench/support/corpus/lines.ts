@@ -19,7 +19,7 @@ export interface CorpusLine {
 const linesPerSecond = 500;
 
 /**
- * Makes lines as the programs of a host write them, in five forms, each file for some lines at a time. A stack trace is many lines, and
+ * Creates lines as the programs of a host write them, in five forms, each file for some lines at a time. A stack trace is many lines, and
  * some of its frames are in other traces too.
  */
 export function* createLines(random: Random, startedAt: number): Generator<CorpusLine, never> {

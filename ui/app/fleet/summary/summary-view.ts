@@ -49,7 +49,7 @@ export const figureWords = (filter: FleetFilter, { count, words }: SummaryFigure
     ? "matching"
     : words;
 
-/** Whether the rows of `filter` are those that a figure counts; never for the whole fleet, which is no filter of its own. */
+/** Reports whether the rows of `filter` are those that a figure counts; never for the whole fleet, which is no filter of its own. */
 export const isFigureShown = (filter: FleetFilter, figure: SummaryFigure): boolean => {
   const own = filterOfFigure(filter, figure);
   return Object.keys(figure.filter).length > 0 && own !== undefined && equals(own, filter);
