@@ -326,7 +326,7 @@ it("orders 40 watches at once by their hosts, and has a state that one of them c
   );
 });
 
-it("says beside the hosts in trouble how many there were a day ago", () => {
+it("says beside the hosts that need attention how many did a day ago", () => {
   const now = new Date(clock.now());
   const labelOf = (needsAttention: number, hoursAgo: number) =>
     fleetStrip({
@@ -336,8 +336,8 @@ it("says beside the hosts in trouble how many there were a day ago", () => {
         { at: new Date(clock.now() - hoursAgo * hourMs + 15 * minuteMs - 1), needsAttention: 3 },
       ],
     } as never).label;
-  expect(labelOf(1, 23)).toBe("host in trouble");
-  expect(labelOf(2, 24)).toBe("hosts in trouble, 3 a day ago");
+  expect(labelOf(1, 23)).toBe("host needs attention");
+  expect(labelOf(2, 24)).toBe("hosts need attention, 3 a day ago");
 });
 
 it("counts what people changed in the last 24 hours", async () => {

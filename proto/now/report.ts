@@ -59,7 +59,7 @@ export type NowLine = v.InferOutput<typeof NowLine>;
 /** A figure over the last 24 hours. */
 export const NowStrip = v.strictObject({
   name: v.picklist(["fleet", "data", "changes"]),
-  /** The words after its figure: `hosts in trouble`. */
+  /** The words after its figure: `hosts need attention`. */
   label: v.string(),
   unit: v.picklist(["hosts", "bytes", "changes"]),
   /** The figure now, or of the newest whole step; null while there is none. */

@@ -28,7 +28,7 @@ const figures = (fleet: number[], data: number[], changes: number[]): NowStrip[]
   return [
     {
       name: "fleet",
-      label: "hosts in trouble, 3 a day ago",
+      label: "hosts need attention, 3 a day ago",
       unit: "hosts",
       path: "/fleet?attention=needed",
       ...present(fleet),

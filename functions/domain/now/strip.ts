@@ -11,7 +11,7 @@ import { fleetPath } from "./lines.ts";
 
 const stepMs = 15 * minuteMs;
 
-/** Returns how many hosts are in trouble, by quarters of an hour, and how many were a day ago: what is as usual needs nobody. */
+/** Returns how many hosts need attention, by quarters of an hour, and how many were a day ago: what is as usual needs nobody. */
 export const fleetStrip = ({ view, summary, samples }: FleetNow): NowStrip => {
   const untilMs = Math.ceil(view.rules.now.getTime() / stepMs) * stepMs;
   const known = new Map(
@@ -22,7 +22,7 @@ export const fleetStrip = ({ view, summary, samples }: FleetNow): NowStrip => {
   const present = summary.needsAttention;
   return {
     name: "fleet",
-    label: `${present === 1 ? "host" : "hosts"} in trouble${before === null ? "" : `, ${formatCount(before)} a day ago`}`,
+    label: `${present === 1 ? "host needs" : "hosts need"} attention${before === null ? "" : `, ${formatCount(before)} a day ago`}`,
     unit: "hosts",
     present,
     path: fleetPath({ attention: ["needed"] }),

@@ -84,7 +84,7 @@ it("V4: the age counts from when core looked, not from when the page asked for w
 it("a handover has the sentence, the figures and each line with its evidence, who has it, and its address", () => {
   const text = handoverText(fleet("one-rack-out"), { origin: "https://fleet.test", zone: "utc" });
   expect(text).toBe(`Now, 2026-01-15 03:12:00 UTC: One thing needs you. One more is taken.
-44 hosts in trouble, 3 a day ago
+44 hosts need attention, 3 a day ago
 324 MiB stored in 15 min
 0 changes in 15 min
 
