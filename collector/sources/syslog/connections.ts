@@ -27,8 +27,9 @@ interface Connection {
   isStoring: boolean;
 }
 
-/** How long senders have to end their connections when the source stops. */
-const drainMs = 1_000;
+/** How long senders have to end their connections when the source stops; less if nothing comes any more. */
+const drainMs = 10_000;
+const quietMs = 500;
 
 /**
  * Creates the reader of a source's connections. It reads more of a connection only once everything before is stored, so that a full queue makes
@@ -125,20 +126,20 @@ export const createConnections = (
         else socket.end();
       }
     },
-    /** Asks senders to end their connections, and reads what is on its way; `abort` is called when that has taken long enough. */
+    /** Asks senders to end their connections, and reads what is on its way; calls `abort` if that takes too long. */
     drain: async (abort: () => void) => {
+      const lastMs = clock.monotonic() + drainMs;
       for (const { socket } of open) socket.end();
-      const drained = new AbortController();
-      const late = clock.sleep(drainMs, drained.signal).then(
-        () => {
-          abort();
-          for (const { socket } of open) socket.destroy();
-        },
-        () => undefined,
-      );
-      await Promise.all(ended);
-      drained.abort("drained");
-      await late;
+      while (open.size > 0) {
+        const done = new AbortController();
+        const pause = clock.sleep(quietMs, done.signal).catch(() => undefined);
+        await Promise.race([pause, Promise.all(ended)]);
+        done.abort("done");
+        const now = clock.monotonic();
+        if (now >= lastMs) abort();
+        for (const { socket, readMs, isStoring } of open)
+          if (now >= lastMs || (!isStoring && now - readMs >= quietMs)) socket.destroy();
+      }
     },
     counts: () => ({ connections: open.size, ...counts }),
   };
