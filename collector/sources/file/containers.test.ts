@@ -1,5 +1,7 @@
+import { writeFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { createTestFiles } from "#tests/collector/support/file-source.ts";
 import { createMemoryTail, type MemoryTailOptions } from "#tests/collector/support/memory-tail.ts";
 
 const path = "/var/log/pods/shop_web-7d9f_0d6a6f6e-8f5d-4c38-9d1a-2f0f5f3f0a11/nginx/3.log";
@@ -102,6 +104,17 @@ describe("the log of a container", () => {
     );
     expect(tail.texts().slice(2)).toEqual(["2", "half", "3", "5"]);
     expect(tail.parts()[3]).toEqual(["1", "true"]);
+  });
+
+  it("keeps the order of the file, however many records a batch has", async () => {
+    const files = createTestFiles();
+    const written = Array.from({ length: 5_000 }, (_, index) =>
+      cri(`${index}`, { stream: index % 2 ? "stdout" : "stderr" }),
+    );
+    writeFileSync(files.log(), written.join(""));
+    await files.start({ preset: "containers" });
+    await files.expectTexts(written.map((_, index) => `${index}`));
+    await files.end();
   });
 
   it("numbers the pieces of a record of too many lines, over a kill", async () => {

@@ -89,9 +89,15 @@ const layOut = (lines: readonly OutputLine[]): StreamContent => {
 
 /** A record of a stream. */
 interface ContainerRecord {
+  readonly stream: string;
   readonly start: number;
+  readonly time: string | undefined;
   readonly text: Buffer;
-  readonly attributes: Buffer;
+  readonly partial: boolean;
+  /** Its number, if it is a piece. */
+  readonly part: number | undefined;
+  /** The stream's number before it. */
+  readonly before: number | undefined;
 }
 
 /** The records of a stream that are to be stored, and where the rest of it begins in the chunk. */
@@ -105,7 +111,7 @@ interface StreamRead {
 const single: Multiline = { maxLines: 1, timeoutMs: 0, endOf: (_, first) => first + 1 };
 
 /** What of a stream may be stored. */
-interface StreamOptions extends Pick<ContainerOptions, "charset" | "multiline" | "admits"> {
+interface StreamOptions extends Pick<ContainerOptions, "charset" | "multiline"> {
   readonly part: number | undefined;
   /** Whether nothing continues its last record, its last piece, or either, since no chunk holds more. */
   readonly isLast: boolean;
@@ -116,21 +122,14 @@ interface StreamOptions extends Pick<ContainerOptions, "charset" | "multiline" |
 const readStream = (
   stream: string,
   { lines, bounds, content }: StreamContent,
-  { charset, multiline = single, admits, isLast, isLastPiece, isCut, ...before }: StreamOptions,
+  { charset, multiline = single, isLast, isLastPiece, isCut, ...options }: StreamOptions,
 ): StreamRead => {
   const records: ContainerRecord[] = [];
-  let { part } = before;
-  const add = (first: OutputLine, from: number, to: number, partial: boolean) => {
-    const { start, time } = first;
-    const number = part ?? (partial ? 1 : undefined);
-    part = partial && number !== undefined ? number + 1 : undefined;
-    const attributes = encodeAttributes({
-      ...(stream === "" ? {} : { "log.iostream": stream }),
-      ...(time === undefined ? {} : { "log.record.time": time }),
-      ...(partial ? { "file.partial": "true" } : {}),
-      ...(number === undefined ? {} : { "file.part": `${number}` }),
-    });
-    records.push({ start, text: content.subarray(from, to), attributes });
+  let before = options.part;
+  const add = ({ start, time }: OutputLine, from: number, to: number, partial: boolean) => {
+    const part = before ?? (partial ? 1 : undefined);
+    records.push({ stream, start, time, text: content.subarray(from, to), partial, part, before });
+    before = partial && part !== undefined ? part + 1 : undefined;
   };
   const whole = lines.at(-1)?.isWhole ? lines.length : lines.length - 1;
   const next = bounds[2 * whole] ?? content.length;
@@ -141,7 +140,7 @@ const readStream = (
       text: (start, end) => charset.text(content, start, end),
       cutAt: isCut ? next : undefined,
       isLast,
-      admits,
+      admits: () => true,
     },
   );
   const indexes = new Map(lines.map((_, index) => [bounds[2 * index] ?? 0, index]));
@@ -154,19 +153,30 @@ const readStream = (
   const left = lineAt(joined.next);
   const isOpen = left?.isWhole === false;
   if (!left || !isOpen || !(isLastPiece || (isCut && records.length === 0)))
-    return { records, rest: left?.start, part };
+    return { records, rest: left?.start, part: before };
   add(left, joined.next, content.length - newline.length, true);
-  return { records, rest: undefined, part };
+  return { records, rest: undefined, part: before };
 };
 
-/** Returns what was read as the lines of a batch, with the position of each stream. */
+const attributesOf = ({ stream, time, partial, part }: ContainerRecord): Buffer =>
+  encodeAttributes({
+    ...(stream === "" ? {} : { "log.iostream": stream }),
+    ...(time === undefined ? {} : { "log.record.time": time }),
+    ...(partial ? { "file.partial": "true" } : {}),
+    ...(part === undefined ? {} : { "file.part": `${part}` }),
+  });
+
+/** Returns what was read as the lines of a batch, in their order in the file, with the position of each stream. */
 const found = (
   reads: ReadonlyMap<string, StreamRead>,
   { next: end, nulBytes }: Lines,
-  { base, streams }: ContainerOptions,
+  { base, streams, admits }: ContainerOptions,
 ): Lines => {
-  const records = [...reads.values()].flatMap((read) => read.records);
-  records.sort((a, b) => a.start - b.start);
+  const all = [...reads.values()].flatMap((read) => read.records);
+  all.sort((a, b) => a.start - b.start);
+  const full = all.findIndex(({ text }, index) => !admits(text.length) && index > 0);
+  const records = full === -1 ? all : all.slice(0, full);
+  const left = Map.groupBy(all.slice(records.length), ({ stream }) => stream);
   const bounds: number[] = [];
   for (const { text } of records) {
     const at = bounds.at(-1) ?? 0;
@@ -174,7 +184,10 @@ const found = (
   }
   const positions = new Map<string, StreamPositions[string]>();
   for (const stream of new Set([...Object.keys(streams), ...reads.keys()])) {
-    const { rest, part } = reads.get(stream) ?? { rest: undefined, ...streams[stream] };
+    const [first] = left.get(stream) ?? [];
+    const { rest, part } = first
+      ? { rest: first.start, part: first.before }
+      : (reads.get(stream) ?? { rest: undefined, ...streams[stream] });
     const from = base + end;
     positions.set(stream, {
       from: rest === undefined ? Math.max(streams[stream]?.from ?? 0, from) : base + rest,
@@ -191,8 +204,8 @@ const found = (
     container: {
       content: Buffer.concat(records.map(({ text }) => text)),
       starts: records.map(({ start }) => start),
-      attributes: records.map(({ attributes }) => attributes),
-      unparsed: reads.get("")?.records.length ?? 0,
+      attributes: records.map(attributesOf),
+      unparsed: records.filter(({ stream }) => stream === "").length,
       streams: Object.fromEntries([...positions].filter(([, position]) => isAhead(position))),
     },
   };
