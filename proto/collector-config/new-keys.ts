@@ -6,6 +6,11 @@ import type { Tree } from "./tree.ts";
  */
 const newKeys: Readonly<Record<string, readonly string[]>> = {
   "0.4.0-0": [
+    "sources.type: journald",
+    "sources.type: syslog",
+    "sources.preset",
+    "sources.processors",
+    "processors",
     "sources.follow_links",
     "sources.hidden",
     "sources.partial_after_ms",
