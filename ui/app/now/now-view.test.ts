@@ -67,6 +67,12 @@ it("V4: the first sentence counts what is new since the person last looked, and 
   expect([faceOf(all)[1], tabTitle(all, false)]).toEqual(["info", "Now"]);
 });
 
+it("does not say that nothing needs anybody beside hosts that need attention as they did yesterday", () => {
+  const calm = fleet("calm");
+  const two = calm.strip.map((figure) => ({ ...figure, present: 2 }));
+  expect(firstSentence({ ...calm, strip: two })).toBe("Nothing new needs you.");
+});
+
 it("says neither that nothing is wrong while core itself was away, nor how much there is by an old report", () => {
   const held_by = { began_at: "2026-01-15T03:00:00.000Z", ended_at: null, counted_from: null };
   const away = { ...fleet("calm"), held_by };

@@ -59,13 +59,18 @@ export const faceOf = (report: NowReport): readonly [shape: ShapeName, tone: str
 export const firstSentence = (report: NowReport, earlier?: EarlierLook): string => {
   const { lines, lines_other, hosts, held_by } = report;
   if (lines.length === 0 && hosts === 0) return "No host is enrolled yet.";
-  if (lines.length === 0) return held_by ? "Nothing needs you so far." : "Nothing needs you.";
+  if (lines.length === 0 && held_by) return "Nothing needs you so far.";
+  if (lines.length === 0) return isQuiet(report) ? "Nothing needs you." : "Nothing new needs you.";
   const untaken = untakenOf(report);
   const taken = lines.length + lines_other - untaken;
   if (untaken === 0) return `Nothing needs you. ${countOf(taken, "thing is", "things are")} taken.`;
   const more = taken === 0 ? "" : ` ${countOf(taken, "more is", "more are")} taken.`;
   return `${countOf(untaken, "thing needs", "things need")} you${newWords(report, untaken, earlier)}.${more}`;
 };
+
+/** Reports whether no host needs attention: those that did yesterday too are no lines. */
+const isQuiet = ({ strip }: NowReport): boolean =>
+  !strip.some(({ name, present }) => name === "fleet" && present !== 0);
 
 const newWords = ({ lines }: NowReport, untaken: number, earlier?: EarlierLook) => {
   const fresh = lines.filter((line) => line.taken === null && earlier?.isNew(line)).length;
