@@ -263,3 +263,32 @@ export const fromBase64url = (text: string): Uint8Array<ArrayBuffer> | null => {
     return null;
   }
 };
+
+/** A mapping with exactly these keys. Valibot's own object schemas also accept a sequence. */
+export const section = <const Entries extends v.ObjectEntries>(entries: Entries) =>
+  v.pipe(v.unknown(), v.check(isRecord, "must be a mapping"), v.strictObject(entries));
+
+/** An optional section; without it, its own defaults apply. */
+export const optionalSection = <const Entries extends v.ObjectEntries>(entries: Entries) =>
+  v.optional(section(entries), {});
+
+/** The path of a file. */
+export const Path = Identifier(4096);
+
+/** A path that starts with `/`. */
+export const AbsolutePath = v.pipe(
+  Path,
+  v.check((text) => text.startsWith("/"), "must be an absolute path"),
+);
+
+/** A whole number between two bounds. */
+export const integerBetween = (min: number, max: number = Number.MAX_SAFE_INTEGER) =>
+  v.pipe(
+    v.number(),
+    v.check(
+      (value) => Number.isInteger(value) && value >= min && value <= max,
+      max === Number.MAX_SAFE_INTEGER
+        ? `must be an integer of at least ${min}`
+        : `must be an integer between ${min} and ${max}`,
+    ),
+  );

@@ -2,11 +2,11 @@ import { readdirSync } from "node:fs";
 import { join, normalize, sep } from "node:path";
 import * as v from "valibot";
 import { AppliedSetName } from "#proto/applied-set/applied-set.ts";
-import { hashTree } from "#proto/collector-config/hash.ts";
 import { textErrorOf, validateCollectorConfig } from "#proto/collector-config/parse.ts";
 import {
   anyTokens,
   configBytesMax,
+  hashTree,
   type ParsedTree,
   parseTree,
   type Tree,

@@ -1,7 +1,7 @@
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, expect, it } from "vitest";
-import { configHash } from "#proto/collector-config/hash.ts";
+import { configHash } from "#proto/collector-config/tree.ts";
 import { runCollector } from "#tests/collector/support/collector-command.ts";
 import { createEnrolledHost, type EnrolledHost } from "#tests/collector/support/enrolled-host.ts";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rmdir, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { configHash } from "#proto/collector-config/hash.ts";
+import { configHash } from "#proto/collector-config/tree.ts";
 import {
   createRunningCollector,
   heartbeatAnswer,

@@ -2,7 +2,6 @@ import { constants } from "node:fs";
 import { open, stat } from "node:fs/promises";
 import { dirname, isAbsolute, resolve } from "node:path";
 import { errorCode } from "#kit/describe-error.ts";
-import { hashTree } from "#proto/collector-config/hash.ts";
 import {
   type CollectorConfig,
   type SourceConfig,
@@ -13,6 +12,7 @@ import {
   anyTokens,
   type ConfigTextError,
   configBytesMax,
+  hashTree,
   type ParsedTree,
   parseTree,
   type TreePath,
@@ -314,10 +314,11 @@ const ownPaths = ({ path, config }: Pick<UsableConfig, "path" | "config">): stri
  * `file_roots` reads only there, also through links: it may come from core. Any other source can only be this host's own.
  */
 export const sourceSettings = (loaded: Pick<UsableConfig, "path" | "config">): SourceSettings[] => {
-  const { sources, management } = loaded.config;
+  const { sources, processors, management } = loaded.config;
   const { applyDesiredConfig, fileRoots } = management;
   const neverRead = ownPaths(loaded);
-  return sources.map((source) => {
+  return sources.map((own) => {
+    const source = { ...own, processors: [...processors, ...(own.processors ?? [])] };
     if (source.type !== "file") return source;
     const isConfined = applyDesiredConfig && isInsideRoots(source.include, fileRoots);
     return { ...source, rules: { neverRead, ...(isConfined ? { roots: fileRoots } : {}) } };

@@ -51,6 +51,7 @@ export const batchRecords = (records: readonly NewRecord[]): RecordBatch => {
     bytes: sizes.reduce((sum, bytes) => sum + bytes, 0),
     counts: countRecords(records),
     sizeOf: (index) => sizes[index] ?? 0,
+    recordAt: (index) => records[index] as NewRecord,
     write: (writer, index, sequence) => {
       const record = records[index];
       if (record !== undefined) writeRecord(writer, record, sizes[index] ?? 0, sequence);

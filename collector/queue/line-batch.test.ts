@@ -44,6 +44,10 @@ it("equals a batch of records, one for each line, in contents and sizes", () => 
         expect(lines.sizeOf(index)).toBe(expected.sizeOf(index));
         expect(lines.sizeOf(index)).toBeLessThanOrEqual(measureLineOverhead(file) + length);
       }
+      const read = payloads.map((_, index) => lines.recordAt(index));
+      expect(decodeRecords(encodeBlock(batchRecords(read), first).envelopes)).toEqual(
+        decodeRecords(encodeBlock(expected, first).envelopes),
+      );
       expect(decodeRecords(encodeBlock(lines, first).envelopes)).toEqual(
         decodeRecords(encodeBlock(expected, first).envelopes),
       );

@@ -1,3 +1,4 @@
+import { envelopeMessage } from "#proto/gen/ingest-messages.ts";
 import { beginEnvelope, overheadBytes } from "./envelope.ts";
 import {
   attributeLength,
@@ -46,6 +47,7 @@ const offsetName = "file.offset";
 export const batchLines = (lines: FileLines): RecordBatch => {
   const { buffer, offset, bounds, starts, attributes } = lines;
   const shared = encodeShared(lines);
+  const common = commonAttributes(lines);
   const startOf = (index: number): number => bounds[2 * index] ?? 0;
   const endOf = (index: number): number => bounds[2 * index + 1] ?? 0;
   const offsetOf = (index: number): number => offset + (starts?.[index] ?? startOf(index));
@@ -70,6 +72,17 @@ export const batchLines = (lines: FileLines): RecordBatch => {
         ? []
         : [{ kind: lineKind, source: lines.source, records: count, bytes: lineBytes }],
     sizeOf,
+    recordAt: (index) => ({
+      kind: lineKind,
+      observedAtMs: lines.observedAtMs,
+      source: lines.source,
+      attributes: {
+        ...common,
+        ...decodeAttributes(attributes?.[index]),
+        [offsetName]: `${offsetOf(index)}`,
+      },
+      payload: buffer.subarray(startOf(index), endOf(index)),
+    }),
     write: (writer, index, sequence) => {
       const start = startOf(index);
       const end = endOf(index);
@@ -104,24 +117,31 @@ const sizeOfLine = (sharedBytes: number, offset: number, length: number): number
 /** Encodes the fields that the lines of a batch have in common, except the last one of `file.offset`. */
 const encodeShared = ({
   source,
-  path,
   observedAtMs,
-  partial,
-  part,
-  shared = {},
+  ...file
 }: Omit<FileLines, "buffer" | "offset" | "bounds">): Buffer => {
-  const others = encodeAttributes(shared);
-  const bytes = 256 + 3 * (source.length + path.length) + others.length;
+  const attributes = encodeAttributes(commonAttributes(file));
+  const bytes = 256 + 3 * source.length + attributes.length;
   const writer = { buffer: Buffer.allocUnsafe(bytes), at: 0 };
   writeText(writer, envelopeTags.kind, lineKind);
   writeObservedAt(writer, observedAtMs);
   writeText(writer, envelopeTags.source, source);
-  writeAttribute(writer, "file.path", path);
-  if (partial) writeAttribute(writer, "file.partial", "true");
-  if (part !== undefined) writeAttribute(writer, "file.part", `${part}`);
-  writer.at += others.copy(writer.buffer, writer.at);
+  writer.at += attributes.copy(writer.buffer, writer.at);
   return writer.buffer.subarray(0, writer.at);
 };
+
+/** Returns the attributes that the lines of a batch have in common. */
+const commonAttributes = ({
+  path,
+  partial,
+  part,
+  shared,
+}: Pick<FileLines, "path" | "partial" | "part" | "shared">) => ({
+  "file.path": path,
+  ...(partial && { "file.partial": "true" }),
+  ...(part !== undefined && { "file.part": `${part}` }),
+  ...shared,
+});
 
 /** Encodes attributes as fields of an envelope. */
 export const encodeAttributes = (attributes: Readonly<Record<string, string>>): Buffer => {
@@ -131,6 +151,13 @@ export const encodeAttributes = (attributes: Readonly<Record<string, string>>): 
   for (const [name, value] of entries) writeAttribute(writer, name, value);
   return writer.buffer.subarray(0, writer.at);
 };
+
+const decodeAttributes = (encoded: Buffer | undefined): Record<string, string> =>
+  encoded === undefined
+    ? {}
+    : Object.fromEntries(
+        envelopeMessage.decode(encoded).attributes.map(({ key, value }) => [key, value]),
+      );
 
 const offsetNameBytes = Buffer.from(offsetName);
 

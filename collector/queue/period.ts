@@ -5,7 +5,7 @@
  */
 import { hourMs } from "#kit/clock.ts";
 import type { AccountContent, RefusedCount, RefusedRecords } from "./queue-accounts.ts";
-import type { RecordCount } from "./record.ts";
+import type { RecordCount, RuleCount, RuledRecords } from "./record.ts";
 
 /** Totals of the queue since it exists, of which an account has the difference. */
 export interface LossTotals {
@@ -28,6 +28,9 @@ export interface Period {
   nextSequence: number;
   accepted: RecordCount[];
   refused: RefusedCount[];
+  /** Absent in periods that an earlier version saved. */
+  filtered?: RuleCount[];
+  redacted?: RuleCount[];
   expired: number;
   waitedMs: number;
   ackedBeforeThrough: number;
@@ -70,6 +73,7 @@ export type AccountEvent =
   | { type: "stopped"; now: Observation; isEnd: boolean }
   | { type: "accepted"; counts: readonly RecordCount[] }
   | ({ type: "refused" } & RefusedCount)
+  | ({ type: "ruled" } & RuledRecords)
   | { type: "expired"; records: number }
   | { type: "waiting"; isWaiting: boolean; monotonicMs: number }
   /** The queue has another id, under which nothing through `acked` is sent again. */
@@ -106,6 +110,12 @@ export const account = (state: OpenAccounts, event: AccountEvent): OpenAccounts 
         savedMs: never,
       };
     }
+    case "ruled":
+      return changed({
+        isClosed: false,
+        filtered: event.filtered.reduce<RuleCount[]>(withCount, period.filtered ?? []),
+        redacted: event.redacted.reduce<RuleCount[]>(withCount, period.redacted ?? []),
+      });
     case "expired":
       return changed({ expired: period.expired + event.records });
     case "waiting":
@@ -188,12 +198,14 @@ const waited = (state: OpenAccounts, monotonicMs: number): OpenAccounts => {
   };
 };
 
-type Counted = RefusedRecords & Partial<Pick<RefusedCount, "reason"> & Pick<RecordCount, "bytes">>;
+type Counted = RefusedRecords &
+  Partial<Pick<RefusedCount, "reason"> & Pick<RuleCount, "rule"> & Pick<RecordCount, "bytes">>;
 
 const withCount = <Count extends Counted>(counts: readonly Count[], one: Count): Count[] => {
-  const { reason, kind, source } = one;
+  const { reason, rule, kind, source } = one;
   const found = counts.find(
-    (each) => each.reason === reason && each.kind === kind && each.source === source,
+    (each) =>
+      each.reason === reason && each.rule === rule && each.kind === kind && each.source === source,
   );
   if (found === undefined) return [...counts, one];
   const bytes = one.bytes !== undefined && { bytes: one.bytes + (found.bytes ?? 0) };
@@ -232,6 +244,8 @@ const closePeriod = (
   atLeast: false,
   accepted: period.accepted,
   refused: period.refused,
+  filtered: period.filtered,
+  redacted: period.redacted,
   expired: period.expired,
   damaged: since(period.totals.damaged, totals.damaged),
   fileGapBytes: since(period.totals.fileGapBytes, totals.fileGapBytes),

@@ -19,7 +19,7 @@ import {
   type Observation,
   resumeAccounts,
 } from "./period.ts";
-import type { RecordCount } from "./record.ts";
+import type { RecordCount, RuleCount } from "./record.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
 import { createRecordWaiters } from "./waiters.ts";
 
@@ -314,6 +314,9 @@ export interface AccountContent {
   atLeast: boolean;
   accepted: RecordCount[];
   refused: RefusedCount[];
+  /** An earlier version saved accounts without these two. */
+  filtered?: RuleCount[] | undefined;
+  redacted?: RuleCount[] | undefined;
   expired: number;
   damaged: number;
   fileGapBytes: number;
@@ -355,13 +358,13 @@ export interface AccountSigner {
 
 /** Encodes an `AccountBody`. */
 export const encodeAccountBody = (content: AccountContent, place: AccountPlace): Uint8Array => {
-  const { fileGaps = 0, fileGapsUnknown = 0, ended = false } = content;
+  const { filtered = [], redacted = [], ended = false } = content;
+  const { fileGaps = 0, fileGapsUnknown = 0 } = content;
   const refused = content.refused.map(({ reason, ...count }) => ({
     ...count,
     reason: sourceRefusals.indexOf(reason) + 1,
   }));
   const waitedMs = Math.round(content.waitedMs);
   const rounded = { ...content, refused, waitedMs, fileGaps, fileGapsUnknown, ended };
-  // This collector has no rules that filter or redact.
-  return accountBodyMessage.encode({ ...rounded, filtered: [], redacted: [], ...place });
+  return accountBodyMessage.encode({ ...rounded, filtered, redacted, ...place });
 };

@@ -26,7 +26,7 @@ import { batchRecords } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import { createQueueDirectory, newOrigin, queueFiles } from "./format.ts";
 import { type AccountHooks, createQueueAccounts, type QueueAccounts } from "./queue-accounts.ts";
-import type { Checkpoint, NewRecord, QueuedRecords, RecordBatch } from "./record.ts";
+import type { Checkpoint, NewRecord, QueuedRecords, RecordBatch, RuledRecords } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
 import { createReportedFault } from "./reported-fault.ts";
 import { createQueueSessions, type QueueSessions } from "./sessions.ts";
@@ -79,6 +79,8 @@ type AppendOutcome = "stored" | "dropped";
 /** Optional parts of an `append`. */
 interface AppendOptions {
   checkpoints?: readonly Checkpoint[];
+  /** Counted in the transaction of the records and the checkpoints. */
+  ruled?: RuledRecords;
   signal?: AbortSignal;
   /** Called when there is room for a call that waited; false rejects the call as if its signal had aborted. */
   isWanted?: () => boolean;
@@ -138,6 +140,7 @@ interface Append {
   readonly batch: RecordBatch;
   readonly total: number;
   readonly checkpoints: readonly Checkpoint[];
+  readonly ruled?: RuledRecords | undefined;
   /** The dropped records. They count once the append resolves: a source repeats an append that rejects. */
   readonly refusal?: Refusal;
   readonly isWanted?: (() => boolean) | undefined;
@@ -354,8 +357,9 @@ const createPendingWrites = (
 
   const failAppends = (appends: readonly Append[], error: unknown) => {
     const drops = dropNewestOnFull && isDiskUnwritable(error);
-    for (const { batch, refusal, resolve, reject } of appends) {
+    for (const { batch, refusal, ruled, resolve, reject } of appends) {
       if (drops) {
+        if (ruled) hooks.apply({ type: "ruled", ...ruled });
         unsavedDrops += drop(refusal ?? { reason: "queue_full", batch }, hooks);
         resolve("dropped");
       } else reject(error);
@@ -377,9 +381,10 @@ const createPendingWrites = (
     try {
       calls.write((transaction) => {
         if (acking.length > 0 || isAckDue) deleteAcked(transaction);
-        for (const { batch, checkpoints, refusal } of appends) {
+        for (const { batch, checkpoints, refusal, ruled } of appends) {
           transaction.insert(batch);
           hooks.apply({ type: "accepted", counts: batch.counts });
+          if (ruled) hooks.apply({ type: "ruled", ...ruled });
           for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
           if (refusal) transaction.state.droppedRecords += drop(refusal, hooks);
         }
@@ -400,12 +405,13 @@ const createPendingWrites = (
     admitWaiting();
   };
 
-  const append: Queue["append"] = async (records, { checkpoints = [], signal, isWanted } = {}) => {
+  const append: Queue["append"] = async (records, options = {}) => {
+    const { checkpoints = [], ruled, signal, isWanted } = options;
     if (closed) throw new QueueClosedError();
     const { promise, resolve, reject } = Promise.withResolvers<AppendOutcome>();
     const batch = "count" in records ? records : batchRecords(records);
     const total = batch.bytes;
-    const next: Append = { batch, total, checkpoints, isWanted, resolve, reject };
+    const next: Append = { batch, total, checkpoints, ruled, isWanted, resolve, reject };
     if (!isNext(total)) calls.dropExpired();
     if (isNext(total)) {
       admit(next);

@@ -20,6 +20,20 @@ export interface RecordCount {
   bytes: number;
 }
 
+/** How many records of one kind and source a rule took. */
+export interface RuleCount {
+  readonly rule: string;
+  readonly kind: string;
+  readonly source: string;
+  records: number;
+}
+
+/** What the rules of the config took: the records that they left out, and those that they changed. */
+export interface RuledRecords {
+  readonly filtered: readonly RuleCount[];
+  readonly redacted: readonly RuleCount[];
+}
+
 /** Records that are appended together, in order. Immutable until the append has settled. */
 export interface RecordBatch {
   readonly count: number;
@@ -29,6 +43,8 @@ export interface RecordBatch {
   readonly counts: readonly RecordCount[];
   /** Returns the size of record `index` against the queue's cap: more than its envelope has under any sequence. */
   sizeOf(index: number): number;
+  /** Returns record `index`. */
+  recordAt(index: number): NewRecord;
   /** Writes record `index` as the envelope `sequence`. The writer has room for `sizeOf(index)` bytes. */
   write(writer: EnvelopeWriter, index: number, sequence: number): void;
 }

@@ -18,6 +18,7 @@ import { watchFiles } from "../config/file-watch.ts";
 import { isUsable, loadConfig, sourceSettings, type UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { bundleDirectoryOf, bundleFile } from "../identity/channel-trust.ts";
+import { withRules } from "../processors/with-rules.ts";
 import { isDiskUnwritable } from "../queue/errors.ts";
 import { openQueue, openStandIn, type Queue, type QueueOptions } from "../queue/queue.ts";
 import { traceAppend } from "../queue/trace-append.ts";
@@ -104,7 +105,7 @@ const runWithQueue = async (
     keeping.signal,
   );
   const sources = createSourceSet((config) =>
-    options.createSource(config, {
+    withRules(options.createSource)(config, {
       append: traceAppend(queue.append, tracer),
       refused: queue.accounts.refused,
       checkpoints: queue.checkpoints,

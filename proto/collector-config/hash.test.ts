@@ -3,7 +3,7 @@ import canonicalize from "canonicalize";
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { stringify } from "yaml";
-import { configHash } from "./hash.ts";
+import { configHash } from "./tree.ts";
 import shared from "./vectors.json" with { type: "json" };
 
 const key = fc

@@ -28,6 +28,7 @@ it("fills in every documented default", () => {
     labels: {},
     log: { level: "info", format: "json" },
     sources: [],
+    processors: [],
     forwarder: {
       endpoint: "core.example.net:8443",
       mtls: {

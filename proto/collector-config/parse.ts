@@ -18,6 +18,8 @@ const bytesPerMb = 1_048_576;
 export type CollectorConfig = ReturnType<typeof toConfig>;
 /** One entry of `sources`. */
 export type SourceConfig = CollectorConfig["sources"][number];
+/** A rule of `processors`. */
+export type ProcessorConfig = CollectorConfig["processors"][number];
 
 /** The result of `parseCollectorConfig`: the config and a function that locates errors in its text, or every error. */
 type ParsedCollectorConfig =
@@ -70,7 +72,10 @@ const expectation = (expected: string | null) => {
 
 type Wire = v.InferOutput<typeof CollectorConfigYaml>;
 
-const toSyslog = ({ tcp, ...source }: Extract<Wire["sources"][number], { type: "syslog" }>) => {
+type WithoutRules<Source> = Source extends unknown ? Omit<Source, "processors"> : never;
+type SourceWire = WithoutRules<Wire["sources"][number]>;
+
+const toSyslog = ({ tcp, ...source }: Extract<SourceWire, { type: "syslog" }>) => {
   const isUnnamed = tcp === undefined && source.udp === undefined && source.unix === undefined;
   const { listen, tls } = isUnnamed ? { listen: syslogListen } : (tcp ?? {});
   return {
@@ -79,7 +84,7 @@ const toSyslog = ({ tcp, ...source }: Extract<Wire["sources"][number], { type: "
   };
 };
 
-const toSource = (source: Wire["sources"][number]) => {
+const toSource = (source: SourceWire) => {
   if (source.type === "host_metrics" || source.type === "journald") return inCamelCase(source);
   if (source.type === "file") {
     const { multiline, include = podLogs.include, exclude, ...rest } = source;
@@ -105,10 +110,19 @@ const toSource = (source: Wire["sources"][number]) => {
   };
 };
 
+type Rule = Wire["processors"][number];
+
+const toRule = ({ drop, keep, ...rest }: Rule) => ({
+  ...rest,
+  ...(drop && { drop: inCamelCase(drop) }),
+  ...(keep && { keep: inCamelCase(keep) }),
+});
+
 const toConfig = ({
   log,
   labels,
   sources,
+  processors,
   forwarder,
   buffer,
   proxy,
@@ -126,7 +140,11 @@ const toConfig = ({
     runAsRootAcknowledged: wire.run_as_root_acknowledged !== undefined,
     labels,
     log,
-    sources: sources.map(toSource),
+    sources: sources.map(({ processors: own, ...source }) => ({
+      ...toSource(source),
+      ...(own && { processors: own.map(toRule) }),
+    })),
+    processors: processors.map(toRule),
     forwarder: {
       ...inCamelCase(forwarder),
       mtls: inCamelCase(forwarder.mtls),

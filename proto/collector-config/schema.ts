@@ -1,17 +1,17 @@
 import * as v from "valibot";
-import { Identifier, isRecord, Sha256Hex } from "#proto/values.ts";
-import { Labels } from "../labels.ts";
 import {
   AbsolutePath,
-  Hosts,
-  hostPortForm,
+  Identifier,
   integerBetween,
+  isRecord,
   optionalSection,
   Path,
-  SourceYaml,
+  Sha256Hex,
   section,
-  splitHostPort,
-} from "./sources.ts";
+} from "#proto/values.ts";
+import { Labels } from "../labels.ts";
+import { hasDistinctRules, Processors, rulesMax } from "./processors.ts";
+import { Hosts, hostPortForm, SourceYaml, splitHostPort } from "./sources.ts";
 
 /** The value of `run_as_root_acknowledged` and of `--allow-root-acknowledged`. */
 export const rootAcknowledgement = "I-UNDERSTAND-ROOT-MODE";
@@ -54,8 +54,7 @@ const NoProxyEntry = v.pipe(
   v.check((entry) => !/[\s,]/.test(entry), "must be one entry, without commas and spaces"),
 );
 
-/** The schema of the collector's YAML (docs/collector-config.md): strict, with its defaults. */
-export const CollectorConfigYaml = section({
+const Sections = section({
   /**
    * must equal the single DNS or URI name of the certificate, as
    * `https://fleet.example.com/d/web-17`
@@ -76,6 +75,8 @@ export const CollectorConfigYaml = section({
     v.pipe(v.array(SourceYaml), v.maxLength(64, "must be at most 64 sources")),
     [],
   ),
+  /** rules for the lines of all sources, in their order, before the queue */
+  processors: v.optional(Processors, []),
   forwarder: section({
     /** `host:port` of the ingest listener of core, as `core.example.com:8443` */
     endpoint: Endpoint,
@@ -174,3 +175,13 @@ export const CollectorConfigYaml = section({
     remote_diag: v.optional(v.boolean(), true),
   }),
 });
+
+/** The schema of the collector's YAML (docs/collector-config.md): strict, with its defaults. */
+export const CollectorConfigYaml = v.pipe(
+  Sections,
+  v.check(
+    ({ processors, sources }) =>
+      hasDistinctRules([processors, ...sources.map((source) => source.processors ?? [])].flat()),
+    `must have at most ${rulesMax} processors, each with a name of its own`,
+  ),
+);

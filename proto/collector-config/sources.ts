@@ -1,35 +1,20 @@
-/* The sources of a collector's config, and the values that its other sections have too. */
+/* The sources of a collector's config. */
 import * as v from "valibot";
-import { Identifier, isRecord } from "#proto/values.ts";
-
-/** A mapping with exactly these keys. Valibot's own object schemas also accept a sequence. */
-export const section = <const Entries extends v.ObjectEntries>(entries: Entries) =>
-  v.pipe(v.unknown(), v.check(isRecord, "must be a mapping"), v.strictObject(entries));
-
-/** An optional section; without it, its own defaults apply. */
-export const optionalSection = <const Entries extends v.ObjectEntries>(entries: Entries) =>
-  v.optional(section(entries), {});
-
-/** The path of a file. */
-export const Path = Identifier(4096);
-
-/** A path that starts with `/`. */
-export const AbsolutePath = v.pipe(
+import {
+  AbsolutePath,
+  Identifier,
+  integerBetween,
+  isRecord,
   Path,
-  v.check((text) => text.startsWith("/"), "must be an absolute path"),
-);
+  section,
+} from "#proto/values.ts";
+import { Pattern, Processors } from "./processors.ts";
 
-/** A whole number between two bounds. */
-export const integerBetween = (min: number, max: number = Number.MAX_SAFE_INTEGER) =>
-  v.pipe(
-    v.number(),
-    v.check(
-      (value) => Number.isInteger(value) && value >= min && value <= max,
-      max === Number.MAX_SAFE_INTEGER
-        ? `must be an integer of at least ${min}`
-        : `must be an integer between ${min} and ${max}`,
-    ),
-  );
+/** What every source may have. */
+const anySource = {
+  /** of any source: rules for its records alone, which follow the `processors` of the host */
+  processors: v.optional(Processors),
+};
 
 /** The text that `splitHostPort` takes, for a refusal. */
 export const hostPortForm = "must be host:port, or [IPv6 address]:port";
@@ -82,6 +67,7 @@ const otlpListener = (listen: string) =>
 
 const OtlpSource = v.strictObject({
   type: v.literal("otlp"),
+  ...anySource,
   /** listener of an `otlp` source; it has both unless one is named */
   grpc: otlpListener(otlpGrpcListen),
   /** the same for HTTP */
@@ -112,13 +98,6 @@ const encodings = [
   "shift_jis",
 ] as const;
 
-/** A regular expression of RE2. Whether it is one, the collector checks, which has the engine. */
-const Pattern = v.pipe(
-  v.string(),
-  v.minBytes(1, "must not be empty"),
-  v.maxBytes(1024, "must be at most 1 KiB"),
-);
-
 /** The logs of a node's pods, and those of the collector among them, which would grow by themselves. */
 export const podLogs = {
   include: ["/var/log/pods/*/*/*.log"],
@@ -128,6 +107,7 @@ export const podLogs = {
 const FileSource = v.pipe(
   v.strictObject({
     type: v.literal("file"),
+    ...anySource,
     /** of a `file` source: paths, with `*`, as `/var/log/app/*.log`; required without `preset` */
     include: v.optional(
       v.pipe(v.array(Path), v.minLength(1, "must name at least one path"), v.maxLength(256)),
@@ -181,6 +161,7 @@ const FileSource = v.pipe(
 
 const HostMetricsSource = v.strictObject({
   type: v.literal("host_metrics"),
+  ...anySource,
   /** of a `host_metrics` source (Linux): how often it reads */
   interval_seconds: v.optional(integerBetween(1, 86_400), 60),
 });
@@ -202,6 +183,7 @@ const JournalNames = v.optional(v.pipe(v.array(Identifier(256)), v.maxLength(256
 const JournaldSource = v.pipe(
   v.strictObject({
     type: v.literal("journald"),
+    ...anySource,
     /** of a `journald` source: the units that it reads, as `nginx.service` or `app@*`; unset: all */
     units: JournalNames,
     /** the syslog identifiers that it reads; unset: all */
@@ -223,6 +205,7 @@ const JournaldSource = v.pipe(
 
 const SyslogSource = v.strictObject({
   type: v.literal("syslog"),
+  ...anySource,
   /** of a `syslog` source ([syslog.md](syslog.md)); it has this listener unless one is named */
   tcp: v.optional(
     section({

@@ -4,7 +4,9 @@
  *   a path for each node below it. A walk through the tree is linear too, because the nodes and the text that aliases repeat are limited.
  * - A tree contains only what JSON can represent, so every tree has an RFC 8785 form.
  * - No message contains a part of the text.
+ * At the end, the hash of a config, which is that of its tree.
  */
+import canonicalize from "canonicalize";
 import {
   Composer,
   type Document,
@@ -293,3 +295,36 @@ const textKey = (node: Node): string | undefined =>
 
 const nodeOffset = (node: unknown, fallback: number) =>
   (node as Node | null)?.range?.[0] ?? fallback;
+
+const reportingOnlyKeys = ["desired_config_hash", "last_known_good_config_hash"];
+
+/**
+ * Computes the hash of a collector config (docs/collector-config.md): the SHA-256, in lowercase hex, of the RFC 8785 form of the YAML
+ * tree as written, without `labels`, the two reporting-only keys and a `management` that becomes empty. Labels belong to one host, so
+ * that hosts with different labels can run one config. Comments, key order, quoting and
+ * anchors do not count; defaults are not filled in. Returns null if the text is not one well-formed document; it need not be valid.
+ */
+export const configHash = (text: string): Promise<string | null> => hashTree(parseTree(text));
+
+/** Computes the hash of a config that is parsed already: see `configHash`. */
+export const hashTree = async (parsed: ParsedTree | UnparsedTree): Promise<string | null> => {
+  if (!parsed.ok) return null;
+  const canonical = canonicalize(withoutReportingOnly(parsed.tree));
+  if (canonical === undefined) return null;
+  return new Uint8Array(
+    await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical)),
+  ).toHex();
+};
+
+const withoutReportingOnly = (tree: Tree): Tree => {
+  if (!isMapping(tree)) return tree;
+  const { labels: _, ...counted } = tree;
+  if (!isMapping(counted.management)) return counted;
+  const { management, ...rest } = counted;
+  const kept = Object.entries(management).filter(([key]) => !reportingOnlyKeys.includes(key));
+  if (kept.length === Object.keys(management).length) return counted;
+  return kept.length === 0 ? rest : { ...rest, management: Object.fromEntries(kept) };
+};
+
+const isMapping = (tree: Tree | undefined): tree is { [key: string]: Tree } =>
+  typeof tree === "object" && tree !== null && !Array.isArray(tree);

@@ -78,11 +78,15 @@ export const renderConfigurations = (): Readonly<Record<string, string>> => ({
 });
 
 /** The files with the schema of a collector's config, in the order of its keys. */
-const keysFiles = ["sources.ts", "schema.ts"].map((name) => `proto/collector-config/${name}`);
+const keysFiles = ["sources.ts", "processors.ts", "schema.ts"].map(
+  (name) => `proto/collector-config/${name}`,
+);
 
 /** Where the schemas of the sources stand in a config. */
 const pathOf = (schema: string): string[] => {
   if (schema === "otlpListener") return ["sources", "grpc"];
+  if (schema === "Condition") return ["processors", "drop"];
+  if (schema === "Processor") return ["processors"];
   return schema.endsWith("Source") ? ["sources"] : [];
 };
 

@@ -29,6 +29,7 @@ import {
 } from "./support/accounting-host.ts";
 import { createTestFiles, settle } from "./support/file-source.ts";
 import { traceRequest } from "./support/otlp.ts";
+import { createRuledSource } from "./support/ruled-source.ts";
 
 /* Each state of a host's hour, from a real queue over core's real listener and database to the statement. */
 
@@ -137,6 +138,21 @@ it("is complete when all that its collector accepted is stored and delivered", a
   await test.pastGrace(two, queue);
   await test.expectState("complete", two);
   expect(await test.linesAt(two)).toEqual(["complete accepted=25 stored=25 delivered=backend"]);
+});
+
+it("is complete when a rule of the host took records, and says how many", async () => {
+  const test = await start();
+  const { queue } = test.openForwarded();
+  const { append } = createRuledSource(queue, [
+    { name: "no-debug", drop: { severityBelow: "info" } },
+  ]);
+  await appendTexts({ append }, ["DEBUG a", "ERROR b", "DEBUG c"]);
+  await test.pass(60, queue);
+  await test.settled(queue);
+  await test.pastGrace(two, queue);
+  await test.expectState("complete", two);
+  const line = "complete accepted=1 stored=1 filtered=2 delivered=backend";
+  expect(await test.linesAt(two)).toEqual([line]);
 });
 
 it("is short of 310 records that a full queue dropped", async () => {

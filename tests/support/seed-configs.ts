@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "#drizzle/schema/config.ts";
 import type { Database } from "#functions/store/database/database.ts";
 import { dayMs } from "#kit/clock.ts";
-import { configHash } from "#proto/collector-config/hash.ts";
+import { configHash } from "#proto/collector-config/tree.ts";
 import { people } from "#scripts/lab/people.ts";
 import { seededId } from "#scripts/lab/seed-rollouts.ts";
 

@@ -3,12 +3,12 @@ import { Problem } from "#functions/problems.ts";
 import { type ConfigRow, insertConfig } from "#functions/store/config/configs.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { FieldError } from "#kit/problem.ts";
-import { hashTree } from "#proto/collector-config/hash.ts";
 import { validateCollectorConfig } from "#proto/collector-config/parse.ts";
 import { hasPlainDirectories } from "#proto/collector-config/sources.ts";
 import {
   configBytesMax,
   configErrorsMax,
+  hashTree,
   parseTree,
   type Tree,
 } from "#proto/collector-config/tree.ts";

@@ -1,5 +1,5 @@
 import { dayMs } from "#kit/clock.ts";
-import { configHash } from "#proto/collector-config/hash.ts";
+import { configHash } from "#proto/collector-config/tree.ts";
 import type { ScenarioName } from "./scenarios.ts";
 
 /** The timestamps and durations of a history, in milliseconds, and what its hosts have. */

@@ -163,7 +163,7 @@ const settled = (queue: Queue): Promise<void> =>
 
 /** Appends records of these texts. */
 export const appendTexts = (
-  queue: Queue,
+  queue: Pick<Queue, "append">,
   texts: readonly string[],
   kind = "log_line",
 ): Promise<unknown> =>
