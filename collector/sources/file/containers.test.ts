@@ -30,9 +30,9 @@ describe("the log of a container", () => {
         "k8s.container.name": "nginx",
         "k8s.container.restart_count": "3",
         "log.iostream": "stdout",
-        "log.record.time": at(1),
+        "container.timestamp": at(1),
       },
-      { "log.iostream": "stderr", "log.record.time": at(0) },
+      { "log.iostream": "stderr", "container.timestamp": at(0) },
     ]);
     expect(tail.texts()).toEqual(["GET /", ""]);
   });
@@ -43,7 +43,7 @@ describe("the log of a container", () => {
     expect(tail.texts()).toEqual(['said "hä\\n and more', "warn"]);
     expect(tail.records[1]?.attributes).toMatchObject({
       "log.iostream": "stderr",
-      "log.record.time": at(0),
+      "container.timestamp": at(0),
     });
   });
 

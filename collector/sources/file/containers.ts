@@ -161,7 +161,7 @@ const readStream = (
 const attributesOf = ({ stream, time, partial, part }: ContainerRecord): Buffer =>
   encodeAttributes({
     ...(stream === "" ? {} : { "log.iostream": stream }),
-    ...(time === undefined ? {} : { "log.record.time": time }),
+    ...(time === undefined ? {} : { "container.timestamp": time }),
     ...(partial ? { "file.partial": "true" } : {}),
     ...(part === undefined ? {} : { "file.part": `${part}` }),
   });
