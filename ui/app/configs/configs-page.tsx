@@ -7,7 +7,7 @@ import {
 } from "#proto/fleet-health/config-report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { FilterForm } from "../design/filter-form.tsx";
+import { SearchForm } from "../design/filter-form.tsx";
 import { type RecordColumns, RecordLink, RecordList } from "../design/records.tsx";
 import { List, Loaded, Section } from "../design/report-parts.tsx";
 import { capitalised, formatCount, formatCountOf, plainText } from "../format/format.ts";
@@ -69,24 +69,14 @@ export const ConfigsPage = () => {
   });
   return (
     <PageFrame of={page}>
-      <FilterForm
-        class="search-form"
-        onApply={({ q }) => navigate(withQuery("/changes/configs", { q }))}
-      >
-        <input
-          class="input"
-          type="search"
-          name="q"
-          value={params().get("q") ?? ""}
-          maxlength={120}
-          aria-label="Name, or the beginning of a hash"
-          placeholder="Name, or the beginning of a hash"
-          autocomplete="off"
-        />
-        <button class="button" type="submit">
-          Find
-        </button>
-      </FilterForm>
+      <SearchForm
+        button="Find"
+        onSearch={(q) => navigate(withQuery("/changes/configs", { q }))}
+        value={params().get("q") ?? ""}
+        maxlength={120}
+        aria-label="Name, or the beginning of a hash"
+        placeholder="Name, or the beginning of a hash"
+      />
       <RecordList
         {...list()}
         label="Configs, newest first"

@@ -6,7 +6,7 @@ import { createReport } from "../api/live-report.tsx";
 import { deviceOf } from "../audit/event-view.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { CopiedCommand } from "../design/buttons.tsx";
-import { FilterForm } from "../design/filter-form.tsx";
+import { SearchForm } from "../design/filter-form.tsx";
 import { Icon } from "../design/icon.tsx";
 import { List, Loaded, Section } from "../design/report-parts.tsx";
 import { defaultView, viewPath } from "../fleet/view/view-state.ts";
@@ -38,29 +38,18 @@ export const Preview = (props: { configId: string }) => {
   });
   return (
     <Section class="panel" id="preview" title="What would a rollout change?">
-      <FilterForm
-        class="search-form"
-        onApply={({ preview }) =>
+      <SearchForm
+        button="Preview"
+        onSearch={(preview) =>
           navigate(
             `${withQuery(`/changes/configs/${props.configId}`, { preview: preview ?? "" })}#preview`,
           )
         }
-      >
-        <input
-          class="input"
-          type="search"
-          name="preview"
-          value={query() ?? ""}
-          maxlength={4096}
-          aria-label="Hosts, as a query of the fleet page; empty for every host"
-          placeholder="platform:linux label.env:prod"
-          autocomplete="off"
-          spellcheck={false}
-        />
-        <button class="button" type="submit">
-          Preview
-        </button>
-      </FilterForm>
+        value={query() ?? ""}
+        maxlength={4096}
+        aria-label="Hosts, as a query of the fleet page; empty for every host"
+        placeholder="platform:linux label.env:prod"
+      />
       <p class="quiet">
         A query as on the fleet page, with times in UTC; empty for every host. A preview changes
         nothing.

@@ -43,7 +43,7 @@ it("says whether it finished, when, or how many hosts are left or silent", () =>
   };
   const at = "2026-11-20 10:00:00 UTC";
   expect(progressSentence(all)).toBe(`1 of 2 hosts has gone silent since it finished at ${at}.`);
-  expect([part, all, none].map(openFigure)).toEqual(["left", "silent_running", undefined]);
+  expect([part, all, none].map(openFigure)).toEqual(["left", "silent_running", false]);
   const awake = { ...all, running: 2, silent: 0, silent_running: 0 };
   expect(progressSentence(awake)).toBe(`Finished at ${at}: all 2 hosts run it.`);
   expect(progressSentence({ ...awake, desired: 1, running: 1 })).toMatch(/: the host runs it\.$/);

@@ -39,11 +39,9 @@ export const hostsLeft = ({
   silent_running: silentRunning,
 }: ProgressHosts): number => desired - running - silentRunning;
 
-/** Returns the figure that keeps a config from running on all of its hosts: those left, or those that went silent with it. */
-export const openFigure = (hosts: ProgressHosts): "left" | "silent_running" | undefined => {
-  if (hostsLeft(hosts) > 0) return "left";
-  return hosts.silent_running > 0 ? "silent_running" : undefined;
-};
+/** Returns which hosts keep a config from running on all of its hosts: those left, or those that went silent with it. */
+export const openFigure = (hosts: ProgressHosts) =>
+  (hostsLeft(hosts) > 0 && "left") || (hosts.silent_running > 0 && "silent_running");
 
 /** Reports whether all hosts run the config, in words: when, or how many hosts are left or silent. */
 export const progressSentence = (hosts: ProgressHosts, zone: TimeZone = "utc"): string => {

@@ -351,9 +351,11 @@ const cells: Readonly<Partial<Record<ColumnName, Component<CellProps>>>> = {
     />
   ),
   hostname: (props) => (
-    <td class={cut(props.row.hostname, 20, "column-hostname")}>
-      <bdi title={props.row.hostname}>{props.row.hostname}</bdi>
-    </td>
+    <td
+      class={cut(props.row.hostname, 20, "column-hostname")}
+      title={props.row.hostname}
+      textContent={props.row.hostname}
+    />
   ),
   core: (props) => (
     <LinesCell
