@@ -245,3 +245,17 @@ it("offers to reload when the server no longer has the drawer's script", async (
   await reload.click();
   await drawerShows(page, "edge-1");
 });
+
+it("offers to reload beside details and charts whose new answers it cannot read", async () => {
+  const { page } = await visitFleet();
+  await rowOf(page, "edge-1").click();
+  await drawerShows(page, "edge-1");
+  const answers = /\/collector\/health\/(facets|[0-9a-f-]{36})/;
+  await page.route(answers, (route) => route.fulfill({ json: {} }));
+  await page.evaluate(() => dispatchEvent(new Event("online")));
+  for (const words of ["The details below are old", "The charts are old"])
+    await page
+      .locator(".banner", { hasText: words })
+      .locator("button", { hasText: "Reload" })
+      .waitFor();
+});

@@ -6,7 +6,7 @@ import { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { createReport, neverMs, UpdatesProvider } from "../api/live-report.tsx";
 import { createMedia } from "../browser/create-media.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
-import { Banner, causeOf, lazyPart } from "../design/report-parts.tsx";
+import { Banner, causeOf, lazyPart, ReloadIfUnreadable } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf } from "../format/format.ts";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
@@ -270,6 +270,7 @@ const Charts = (props: PartProps<"view" | "report" | "facets" | "answer" | "tren
           <button class="button" type="button" onClick={() => facets.refresh()}>
             Try again
           </button>
+          <ReloadIfUnreadable problem={facets.state().problem} />
         </Banner>
       </Show>
     </div>

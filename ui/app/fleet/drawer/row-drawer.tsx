@@ -4,7 +4,13 @@ import { createReport, type LiveReport, neverMs } from "#ui/app/api/live-report.
 import { Button } from "#ui/app/design/buttons.tsx";
 import { Drawer } from "#ui/app/design/drawer.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
-import { Banner, causeOf, LoadFailure, Loading } from "#ui/app/design/report-parts.tsx";
+import {
+  Banner,
+  causeOf,
+  LoadFailure,
+  Loading,
+  ReloadIfUnreadable,
+} from "#ui/app/design/report-parts.tsx";
 import { formatDuration, plainName } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { hostPath } from "../view/view-state.ts";
@@ -95,6 +101,7 @@ const OldDetails = (props: ReportProps) => {
           {causeOf(props.report)}
           The details below are old: updated {formatDuration(props.report.ageSeconds() ?? 0)} ago.
         </span>
+        <ReloadIfUnreadable problem={props.report.state().problem} />
       </Banner>
     </Show>
   );
