@@ -9,7 +9,7 @@ import { usePageContext } from "../session/page-context.tsx";
 import { createListPage, PageFrame } from "../shell/page.tsx";
 import { AuditFields, auditChoices, peoplesChanges } from "./audit-filters.tsx";
 import { auditPageRows, eventsSource } from "./audit-view.ts";
-import { type Burst, burstsOf, dayOf } from "./bursts.ts";
+import { type Burst, beginOf, burstsOf, dayOf } from "./bursts.ts";
 import { EventActor, EventDescription, EventTimeline } from "./event-timeline.tsx";
 import "../design/page.css";
 
@@ -84,17 +84,17 @@ const dayText = (at: string, now: number, zone: TimeZone) => {
 };
 
 const columnsOf = (names: () => RecordNames): RecordColumns<Burst> => ({
-  Time: ({ newest, others }) => (
+  Time: (burst) => (
     <TwoLines
       second={
-        others.at(-1) && (
+        beginOf(burst) && (
           <>
-            since <TimeOfDay at={others.at(-1)?.occurred_at ?? ""} />
+            since <TimeOfDay at={beginOf(burst) ?? ""} />
           </>
         )
       }
     >
-      <TimeOfDay at={newest.occurred_at} />
+      <TimeOfDay at={burst.newest.occurred_at} />
     </TwoLines>
   ),
   Who: ({ newest, others }) => {
@@ -181,7 +181,14 @@ const ChainStatus = (props: {
   return (
     <Show
       when={report.phase() !== "failed" && report.current()?.fault}
-      fallback={<p class="chain-status">{status()}</p>}
+      fallback={
+        <p
+          class="chain-status"
+          data-tone={props.isStuck || report.phase() === "failed" ? "warn" : undefined}
+        >
+          {status()}
+        </p>
+      }
     >
       {(fault) => (
         <Banner class="chain-fault" role="alert">

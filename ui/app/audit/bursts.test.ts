@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { AuditEventView } from "#proto/audit-event.ts";
-import { burstsOf } from "./bursts.ts";
+import { beginOf, burstsOf } from "./bursts.ts";
 
 const event = (
   at: string,
@@ -38,6 +38,13 @@ it("puts what one person did again and again into one burst, also between other 
       event("20T09:51:00"),
     ),
   ).toEqual([3, 1]);
+});
+
+it("says when a burst began, unless all of it is of one second", () => {
+  const beginsOf = (...events: AuditEventView[]) => burstsOf(events, "utc").map(beginOf);
+  const newest = event("20T10:02:00");
+  expect(beginsOf(newest, newest)).toEqual([undefined]);
+  expect(beginsOf(newest, newest, event("20T10:01:00"))).toEqual(["2026-11-20T10:01:00.000Z"]);
 });
 
 it("puts hosts that do the same into one burst, but never two people", () => {

@@ -33,6 +33,12 @@ const keyOf = ({
     reason,
   ]);
 
+/** Returns when a burst began, unless in the second of its newest event. */
+export const beginOf = ({ newest, others }: Burst): string | undefined =>
+  others
+    .map(({ occurred_at: at }) => at)
+    .findLast((at) => at.slice(0, 19) !== newest.occurred_at.slice(0, 19));
+
 /** Returns events, newest first, as bursts of one day. */
 export const burstsOf = (events: readonly AuditEventView[], zone: TimeZone): Burst[] => {
   const bursts: Burst[] = [];
