@@ -27,6 +27,9 @@ describe("the fleet page without hosts", () => {
     expect(await page.locator(".charts, .state-bar, .fleet-tools").count()).toBe(0);
     expect(await layoutShift()).toBe(0);
     expect(await page.locator(".command").count()).toBe(0);
+    await page.goto("/data/completeness");
+    await see(page, "No hour has settled yet: no host is enrolled.");
+    await expectCount(page.getByRole("link", { name: "Show the last 7 days" }), 0);
   });
 
   it("shows an admin the missing steps and the commands, without a secret, until the first host enrolls", async () => {

@@ -96,11 +96,14 @@ const Unsettled = (props: ReportProps) => (
   <Show
     when={props.list.params().size === 0 && props.report.settles_at}
     fallback={
-      <Notice
-        title="No hour of this time has settled"
-        href="/data/completeness"
-        link="Show the last 7 days"
-      />
+      // Without a host there is none at any time, as the headline says.
+      <Show when={props.report.settled_until ?? props.report.settles_at}>
+        <Notice
+          title="No hour of this time has settled"
+          href="/data/completeness"
+          link="Show the last 7 days"
+        />
+      </Show>
     }
   >
     {(at) => (
