@@ -76,7 +76,7 @@ it("lead an admin from a view of the fleet to a watch of it, by the keyboard", a
   await page.getByLabel("on-call").press("Space");
   await page.getByRole("button", { name: "Create the watch" }).press("Enter");
   await waitForPage(page, "edge without a report");
-  await see(page, "more than 0 hosts for 15 min");
+  await see(page, "any host for 15 min");
   await page.getByRole("cell", { name: "on-call" }).waitFor();
   await follow(page, "state:enrolling device:edge-1");
   await waitForPage(page, "Fleet");

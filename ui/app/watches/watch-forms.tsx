@@ -314,6 +314,7 @@ const DefinitionFields = (props: { watch: Definition }) => {
       />
       <MatchingHosts query={query()} />
       <Field
+        hint="Hosts that may match before it fires."
         name="more_than"
         type="number"
         required

@@ -54,7 +54,7 @@ const thresholdWords = ({
   more_than: hosts,
   for_seconds: seconds,
 }: Pick<Watch, "more_than" | "for_seconds">) =>
-  `more than ${formatCountOf(hosts, "host")}${seconds === 0 ? "" : ` for ${formatDuration(seconds)}`}`;
+  `${hosts === 0 ? "any host" : `more than ${formatCountOf(hosts, "host")}`}${seconds === 0 ? "" : ` for ${formatDuration(seconds)}`}`;
 
 /** Returns the filter of a watch in words. */
 const hostWords = ({ filter }: Pick<Watch, "filter">) =>
