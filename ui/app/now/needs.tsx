@@ -108,7 +108,8 @@ const Lead = (props: {
           when={session()?.scopes.includes("admin")}
           fallback={
             <p>
-              Ask somebody with the scope <code>admin</code> to enroll the first host.
+              Ask somebody with the scope <code>admin</code> to enroll the first host.{" "}
+              <a href="/fleet">See what is missing</a>
             </p>
           }
         >
