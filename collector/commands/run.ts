@@ -13,15 +13,8 @@ import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
 import { superviseCollector } from "../runtime/supervisor.ts";
 import { createFileSource } from "../sources/file/file-source.ts";
 import { createSourceFiles } from "../sources/file/source-files.ts";
-import {
-  createHostMetricsSource,
-  createReadHost,
-} from "../sources/host-metrics/host-metrics-source.ts";
-import { createJournaldSource } from "../sources/journald/journald-source.ts";
-import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
 import type { PositionedSourceDependencies, Source, SourceSettings } from "../sources/source.ts";
 import { SourceStartError } from "../sources/source-set.ts";
-import { createSyslogSource } from "../sources/syslog/syslog-source.ts";
 import { readCommit, version } from "../version.ts";
 import {
   CommandFailure,
@@ -90,22 +83,32 @@ const openTracer = async (env: CollectorEnv, log: Pick<Log, "warn">): Promise<Tr
   return createCollectorTracer(env, log);
 };
 
-/** Creates the function that creates the source of a config entry. */
+/** Creates the function that creates the source of a config entry. It imports a kind of source once a config has one. */
 const createSources = (mounts: Mounts) => {
   const files = createSourceFiles(mounts);
-  const readHost = createReadHost(mounts);
-  return (config: SourceSettings, dependencies: PositionedSourceDependencies): Source => {
+  return async (
+    config: SourceSettings,
+    dependencies: PositionedSourceDependencies,
+  ): Promise<Source> => {
     switch (config.type) {
-      case "otlp":
+      case "otlp": {
+        const { createOtlpSource } = await import("../sources/otlp/otlp-source.ts");
         return createOtlpSource(config, dependencies);
+      }
       case "file":
         return createFileSource(config, { ...dependencies, files });
-      case "host_metrics":
-        return createHostMetricsSource(config, dependencies, readHost);
-      case "journald":
+      case "host_metrics": {
+        const host = await import("../sources/host-metrics/host-metrics-source.ts");
+        return host.createHostMetricsSource(config, dependencies, host.createReadHost(mounts));
+      }
+      case "journald": {
+        const { createJournaldSource } = await import("../sources/journald/journald-source.ts");
         return createJournaldSource(config, dependencies);
-      case "syslog":
+      }
+      case "syslog": {
+        const { createSyslogSource } = await import("../sources/syslog/syslog-source.ts");
         return createSyslogSource(config, dependencies);
+      }
     }
   };
 };

@@ -39,7 +39,7 @@ const filteredOf = (queue: Queue) =>
 
 it("stores what a rule leaves with the position, and counts what it took in the same transaction", async () => {
   const queue = open();
-  const { append, source } = createRuledSource(queue, [noDebug]);
+  const { append, source } = await createRuledSource(queue, [noDebug]);
   const lines = linesOf("level=debug a", "level=error b", "level=debug c");
   expect(await append(lines, { checkpoints: [checkpoint("1")] })).toBe("stored");
   expect(read(queue)).toEqual([["114", "level=error b"]]);
@@ -55,7 +55,7 @@ it("stores what a rule leaves with the position, and counts what it took in the 
 
 it("stores the position of a batch of which a rule took everything, also while the queue is full", async () => {
   const queue = open({ maxDiskUsageBytes: 300 });
-  const { append } = createRuledSource(queue, [noDebug]);
+  const { append } = await createRuledSource(queue, [noDebug]);
   await append(linesOf("level=error fills the queue".padEnd(100)));
   await append(linesOf("level=debug a"), { checkpoints: [checkpoint("2")] });
   expect(queue.checkpoints("file").get("app")).toBe("2");
@@ -64,7 +64,7 @@ it("stores the position of a batch of which a rule took everything, also while t
 
 it("counts nothing of an append that is not stored, which its source repeats", async () => {
   const queue = open({ maxDiskUsageBytes: 300 });
-  const { append, source } = createRuledSource(queue, [noDebug]);
+  const { append, source } = await createRuledSource(queue, [noDebug]);
   await append(linesOf("level=error fills the queue".padEnd(100)));
   const lines = linesOf("level=debug a", "level=error b".padEnd(100));
   const stop = new AbortController();
@@ -77,7 +77,7 @@ it("counts nothing of an append that is not stored, which its source repeats", a
 
 it("leaves a batch as it is that no rule concerns", async () => {
   const queue = open();
-  const { append } = createRuledSource(queue, [noDebug]);
+  const { append } = await createRuledSource(queue, [noDebug]);
   await append(linesOf("level=error a", "no severity"));
   expect(read(queue)).toEqual([
     ["100", "level=error a"],

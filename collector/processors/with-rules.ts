@@ -5,15 +5,18 @@ import type { PositionedSourceDependencies, Source, SourceSettings } from "../so
 import { applyRules } from "./apply-rules.ts";
 import { createRule } from "./rule.ts";
 
-type Create = (config: SourceSettings, dependencies: PositionedSourceDependencies) => Source;
+type Create = (
+  config: SourceSettings,
+  dependencies: PositionedSourceDependencies,
+) => Source | Promise<Source>;
 
 /**
  * Makes the sources that `create` creates append what the rules of their config leave. What a rule took is counted in the transaction that
  * stores the rest and the source's position; a record that was dropped is not read again.
  */
 export const withRules =
-  (create: Create): Create =>
-  (config, dependencies) => {
+  (create: Create) =>
+  async (...[config, dependencies]: Parameters<Create>): Promise<Source> => {
     const rules = (config.processors ?? []).map(createRule);
     if (rules.length === 0) return create(config, dependencies);
     const counters: Record<string, number> = {};
@@ -24,7 +27,7 @@ export const withRules =
       addCounts(counters, ruled);
       return outcome;
     };
-    const source = create(config, { ...dependencies, append });
+    const source = await create(config, { ...dependencies, append });
     return { ...source, counters: () => ({ ...source.counters?.(), ...counters }) };
   };
 

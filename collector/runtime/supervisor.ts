@@ -50,7 +50,10 @@ interface SupervisorOptions {
   facts: ProcessFacts;
   log: Pick<LineLog, "reload"> & Log;
   tracer: Tracer;
-  createSource(config: SourceSettings, dependencies: PositionedSourceDependencies): Source;
+  createSource(
+    config: SourceSettings,
+    dependencies: PositionedSourceDependencies,
+  ): Source | Promise<Source>;
   /** Returns the conditions of the host, such as a mount that does not answer. */
   hostConditions?(): readonly ReportedCondition[];
 }

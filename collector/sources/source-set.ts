@@ -25,11 +25,11 @@ interface Running {
 }
 
 /** Creates an empty set. `create` creates a source from its config. */
-export const createSourceSet = (create: (config: SourceSettings) => Source): SourceSet => {
+export const createSourceSet = (create: (config: SourceSettings) => Promise<Source>): SourceSet => {
   let running: Running[] = [];
 
   const start = async (config: SourceSettings, retries: boolean): Promise<void> => {
-    const source = create(config);
+    const source = await create(config);
     running.push({ key: JSON.stringify(config), config, source });
     try {
       await source.start({ retries });

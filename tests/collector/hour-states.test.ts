@@ -143,7 +143,7 @@ it("is complete when all that its collector accepted is stored and delivered", a
 it("is complete when a rule of the host took records, and says how many", async () => {
   const test = await start();
   const { queue } = test.openForwarded();
-  const { append } = createRuledSource(queue, [
+  const { append } = await createRuledSource(queue, [
     { name: "no-debug", drop: { severityBelow: "info" } },
   ]);
   await appendTexts({ append }, ["DEBUG a", "ERROR b", "DEBUG c"]);

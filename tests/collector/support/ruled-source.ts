@@ -5,7 +5,7 @@ import type { ProcessorConfig } from "#proto/collector-config/parse.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 
 /** Creates a source with rules that appends to a queue what `append` of the result is given. */
-export const createRuledSource = (queue: Queue, processors: readonly ProcessorConfig[]) => {
+export const createRuledSource = async (queue: Queue, processors: readonly ProcessorConfig[]) => {
   let append: Queue["append"] = queue.append;
   let received = 0;
   const create = withRules((_, dependencies) => {
@@ -20,7 +20,7 @@ export const createRuledSource = (queue: Queue, processors: readonly ProcessorCo
       counters: () => ({ received }),
     };
   });
-  const source = create(
+  const source = await create(
     { type: "host_metrics", intervalSeconds: 60, processors: [...processors] },
     {
       append: queue.append,
