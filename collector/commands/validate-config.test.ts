@@ -6,7 +6,7 @@ import { canHangMount, hangMount } from "#tests/collector/support/hung-mount.ts"
 import { newFolder } from "#tests/support/new-folder.ts";
 import { startProgram } from "#tests/support/program.ts";
 
-/** Runs the program on a host with these file sources, which are from line 7 on. */
+/** Runs the program on a host with these sources, of files unless they say otherwise, which are from line 7 on. */
 const validate = async (
   { config, configText }: EnrolledHost,
   sources: readonly object[],
@@ -27,7 +27,7 @@ const validate = async (
   return program;
 };
 
-it("warns of everything that file sources pass over, at its place in the config, and accepts it", async () => {
+it("warns of everything that file sources pass over and of open listeners, at its place in the config, and accepts it", async () => {
   const host = await createEnrolledHost();
   const dir = newFolder();
   const at = (name: string) => join(dir, name);
@@ -41,6 +41,7 @@ it("warns of everything that file sources pass over, at its place in the config,
     { include: [at("app/**/*.log"), at("none/*.log")], max_held_files: 1 },
     { include: [at("app/a.log"), at(`\${env:APP}/*.log`), relative] },
     { include: [at("app"), at("utf16/*.log"), at("other/*.log")] },
+    { type: "syslog", tcp: { listen: "0.0.0.0:5514" } },
   ];
   const { child, records } = await validate(host, sources, "--json");
   expect([child.exitCode, records]).toMatchObject([0, [{ ok: true, errors: [] }]]);
@@ -63,6 +64,7 @@ it("warns of everything that file sources pass over, at its place in the config,
     ["9 sources.2.include.0 directory", at("app")],
     ["9 sources.2 unreadable", at("other/own.log")],
     ["9 sources.2 utf16", at("utf16/a.log")],
+    ["10 sources.3 open_listener", "0.0.0.0:5514"],
   ]);
   const { stderr } = await validate(host, sources);
   expect(stderr).toContain("svc-collector validate-config: the config is valid\n");

@@ -48,6 +48,22 @@ it("accepts a proxy with its files", async () => {
   });
 });
 
+it("C1: rejects files of a syslog source's TLS that are missing or open to others", async () => {
+  const host = await createEnrolledHost();
+  const { certFile: cert_file, keyFile: key_file } = host;
+  const tls = { cert_file, key_file, client_ca_file: "core-ca.pem" };
+  const sources = JSON.stringify([{ type: "syslog", tcp: { tls } }]);
+  await writeFile(host.config, `${host.configText}sources: ${sources}\n`);
+  const loaded = await loadConfig(host.config, asUser);
+  expect(loaded.errors).toEqual([]);
+  expect(loaded.config?.sources).toMatchObject([{ tcp: { tls: { clientCaFile: caFile(host) } } }]);
+  await rm(caFile(host));
+  await chmod(host.keyFile, 0o640);
+  expect(await placesIn(host)).toEqual(
+    expect.arrayContaining(["sources.0.tcp.tls.key_file", "sources.0.tcp.tls.client_ca_file"]),
+  );
+});
+
 const keyPath = "forwarder.mtls.key_file";
 const certPath = "forwarder.mtls.cert_file";
 const caPath = "forwarder.mtls.ca_file";

@@ -1,6 +1,7 @@
+import { spawnSync } from "node:child_process";
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
-import { chmodSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
@@ -101,6 +102,32 @@ it("stores what senders have on their way when it stops, then ends their connect
   expect(syslog.texts()).toEqual(texts);
 });
 
+it("reads a slow sender to its end when it stops, and for ten seconds at most", async () => {
+  const clock = createTestClock();
+  const syslog = await start({ clock });
+  const { append } = syslog.queue;
+  const begun = Promise.withResolvers<void>();
+  const storing = Promise.withResolvers<void>();
+  syslog.appendBy(async (records, { signal } = {}) => {
+    begun.resolve();
+    await Promise.race([storing.promise, signal && once(signal, "abort")]);
+    return append(records);
+  });
+  await syslog.connect();
+  const sender = await syslog.connect({ allowHalfOpen: true });
+  sender.write(lines(["first"]));
+  sender.resume();
+  await begun.promise;
+  const stopped = syslog.source.stop();
+  await once(sender, "end");
+  await clock.advance(5_000);
+  await expect.poll(() => syslog.counters()).toMatchObject({ connections: 1, refused: 0 });
+  sender.end(lines(["last"]));
+  storing.resolve();
+  await stopped;
+  expect(syslog.texts()).toEqual(["first", "last"]);
+});
+
 it("counts what it has received and cannot store when it stops", async () => {
   const syslog = await start({ queueOptions: { maxDiskUsageBytes: 10_000 } });
   await syslog.queue.append([testRecord("full", 9_500)]);
@@ -168,7 +195,8 @@ it("G8: accepts up to its limit of connections, and counts those that it refuses
   first.write(lines(["still read"]));
   await expect.poll(() => syslog.texts()).toEqual(["still read"]);
   expect(syslog.counters()).toMatchObject({ connections: 2, refused_connections: 1 });
-  expect(syslog.source.warnings?.()).toMatchObject([{ code: "connections_refused", count: 1 }]);
+  const message = "refused 1 connections, as others are open; let senders share them";
+  expect(syslog.source.warnings?.()).toMatchObject([{ code: "connections_refused", message }]);
 });
 
 it("G8: drops the oldest incomplete messages over the limit of all together", async () => {
@@ -277,15 +305,19 @@ it("counts the datagrams that the kernel has dropped of its own socket", async (
 
 it("receives by a unix socket, also where a killed process has left one", async () => {
   const path = join(newFolder(), "log");
-  const left = createServer().listen(path);
-  await once(left, "listening");
+  const used = createServer().listen(path);
+  await once(used, "listening");
   await expect(start({ config: { unix: { path } } })).rejects.toThrow(/EADDRINUSE/);
-  const syslog = await start({ config: { unix: { path: `${path}2` } } });
-  const sender = await syslog.connect(`${path}2`);
+  const left = join(newFolder(), "log");
+  const killed = `require("net").createServer().listen("${left}", () => process.kill(process.pid, "SIGKILL"))`;
+  spawnSync(process.execPath, ["-e", killed]);
+  expect(existsSync(left)).toBe(true);
+  const syslog = await start({ config: { unix: { path: left } } });
+  const sender = await syslog.connect({ path: left });
   sender.write("<13>Oct 11 22:14:15 su: by glibc\0");
   await expect.poll(() => syslog.texts()).toEqual(["by glibc"]);
   expect(syslog.records()[0]?.attributes).not.toHaveProperty("client.address");
-  left.close();
+  used.close();
 });
 
 it("W5: requires certificates of senders by TLS, and takes up a new one of its own", async () => {

@@ -130,16 +130,23 @@ export const createSyslogSource = (
     },
     stop,
     condition: () => storing.condition() ?? fault.condition() ?? listeners.condition(),
-    warnings: () => [
-      ...syslogWarnings(config),
-      ...countedWarning("udp_drops", udp?.listen, datagrams.counts().kernel_drops, dropsMessage),
-      ...countedWarning(
-        "connections_refused",
-        tcp?.listen ?? unix?.path,
-        connections.counts().refused_connections,
-        refusedMessage,
-      ),
-    ],
+    warnings: () => {
+      const { kernel_drops: drops } = datagrams.counts();
+      const { refused_connections: refused } = connections.counts();
+      return [
+        ...syslogWarnings(config),
+        ...warningOf(
+          "udp_drops",
+          udp && drops > 0 ? [udp.listen] : [],
+          `the kernel dropped ${drops} datagrams; raise net.core.rmem_max, or use TCP`,
+        ),
+        ...warningOf(
+          "connections_refused",
+          refused > 0 ? [tcp?.listen ?? unix?.path ?? ""] : [],
+          `refused ${refused} connections, as others are open; let senders share them`,
+        ),
+      ];
+    },
     counters: () => ({ ...storing.counts(), ...connections.counts(), ...datagrams.counts() }),
   };
 };
@@ -161,18 +168,6 @@ const readSecureOptions = async ({
     rejectUnauthorized: true,
   }),
 });
-
-const dropsMessage =
-  "the kernel dropped datagrams, as the collector or its queue was busy; raise net.core.rmem_max, or use TCP";
-const refusedMessage = "connections over the most that the source accepts were refused";
-
-const countedWarning = (
-  code: string,
-  path: string | undefined,
-  count: number,
-  message: string,
-): SourceWarning[] =>
-  path === undefined || count === 0 ? [] : [{ code, level: "warning", path, count, message }];
 
 /** Returns what a config warns of by itself. */
 export const syslogWarnings = ({ tcp, udp }: SyslogSourceConfig): SourceWarning[] => {

@@ -55,9 +55,9 @@ export const startTestSyslog = async ({
     /** Returns the port of a transport. */
     port: (transport: "tcp" | "udp") => splitHostPort(source.addresses[transport] ?? "")?.port ?? 0,
     /** Connects a sender by TCP, or to the path of a unix socket. */
-    connect: async (path?: string): Promise<Socket> => {
+    connect: async (to: { path?: string; allowHalfOpen?: boolean } = {}): Promise<Socket> => {
       const { port } = splitHostPort(source.addresses.tcp ?? "") ?? { port: 0 };
-      const sender = path === undefined ? connect(port, "127.0.0.1") : connect(path);
+      const sender = connect({ port, host: "127.0.0.1", ...to });
       sender.on("error", () => undefined);
       senders.push(sender);
       await once(sender, "connect");
