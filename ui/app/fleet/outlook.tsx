@@ -70,7 +70,7 @@ export const Outlook = (props: { trend: JSX.Element }) => {
       <li>
         <a href="/data/completeness?from=24h">
           <Line name="Last 24 h" words={wordsOf(hours(), wordsOfHours)} />
-        </a>{" "}
+        </a>
         {props.trend}
       </li>
       <li>
