@@ -12,7 +12,7 @@ interface Dependencies extends Pick<PositionedSourceDependencies, "append" | "lo
   readonly tails: Map<string, Tail>;
   readonly ledgers: Ledgers;
   readonly discovery: Pick<Discovery, "isFound" | "store" | "expectUnfinished">;
-  readonly reader: Pick<TailReader, "look" | "checkpoint">;
+  readonly reader: Pick<TailReader, "refreshSize" | "checkpoint">;
   readonly signal: AbortSignal;
 }
 
@@ -45,7 +45,7 @@ export const createClosing = (
   };
 
   const closeDeleted = async ({ tail }: Followed) => {
-    await reader.look(tail);
+    await reader.refreshSize(tail);
     const bytes = tail.size - tail.position.offset;
     if (bytes === 0) return await end(tail);
     // The next pass follows what continues it, or counts a gap.

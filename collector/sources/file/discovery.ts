@@ -68,7 +68,7 @@ export interface DiscoveryDependencies
 /** How often the ledgers of deleted names are removed. */
 const pruneMs = 10 * minuteMs;
 
-/** Keys of checkpoints that are no positions. */
+/** Reports whether a key is of a position, not of a pattern or a ledger. */
 const isPositionKey = (key: string): boolean => !/^(?:pattern|read):/.test(key);
 
 /** The discovery of a source. */
@@ -84,7 +84,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
   const gaps: Gap[] = [];
   const cuts = createCuts(dependencies);
   /** Directories to look into again, though nothing in them has changed. */
-  let again: ReadonlySet<string> = new Set();
+  let directoriesToRevisit: ReadonlySet<string> = new Set();
   /** Whether stored positions may be left that nothing follows. */
   let hasUnfinished = true;
   /** Whether the last pass ended before it had decided on everything. */
@@ -151,7 +151,8 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     ];
     try {
       const beside = await neighbours.lookBeside(names, {
-        mustLook: (directory) => hasFailed || unfinishedIn.has(directory) || again.has(directory),
+        mustLook: (directory) =>
+          hasFailed || unfinishedIn.has(directory) || directoriesToRevisit.has(directory),
         isOfNewPattern: (path) =>
           newPatterns.values().some((pattern) => matchesGlob(path, pattern)),
       });
@@ -185,23 +186,15 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
   const isSettled = () =>
     !hasFailed &&
     cuts.isEmpty() &&
-    again.size === 0 &&
+    directoriesToRevisit.size === 0 &&
     !hasUnfinished &&
     pending.length === 0 &&
     opener.waiting() === 0 &&
     !losses.hasMissed() &&
     !neighbours.hasUnopened();
 
-  /** Looks for files, decides what they are, and follows them. */
-  const run = async () => {
-    const cut = cuts.paths();
-    const wasSettled = isSettled();
-    // Events arrive late: a pass that has to decide on something looks for itself.
-    directories.beginPass(!wasSettled);
-    const hasChanged = await patternFiles.beginPass();
-    neighbours.beginPass(patternFiles.listed());
-    const mayUndecidedDiffer = await undecided.mayDiffer();
-    if (wasSettled && !hasChanged && !mayUndecidedDiffer) return neighbours.endPass();
+  /** Decides what the found files are, and follows them. Settles the paths that were cut before the pass. */
+  const decide = async (cutBefore: readonly string[]) => {
     opener.beginPass();
     const known = checkpoints(fileCheckpoints);
     const newPatterns = new Set(
@@ -225,13 +218,25 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     await giveUpAll(unfinished, placement);
     await losses.countUnseen(placement);
     await losses.countUnopened(neighbours.isComplete);
-    again = placement.incomplete;
+    directoriesToRevisit = placement.incomplete;
     hasUnfinished = unfinished.size > 0;
     const stillCut = new Set(unfinished.values().map(({ path }) => path));
-    cuts.settle(cut.filter((path) => !stillCut.has(path)));
+    cuts.settle(cutBefore.filter((path) => !stillCut.has(path)));
     await prune();
-    neighbours.endPass();
     hasFailed = false;
+  };
+
+  /** Looks for files, decides what they are, and follows them. */
+  const run = async () => {
+    const cut = cuts.paths();
+    const wasSettled = isSettled();
+    // Events arrive late: a pass that has to decide on something looks for itself.
+    directories.beginPass(!wasSettled);
+    const hasChanged = await patternFiles.beginPass();
+    neighbours.beginPass(patternFiles.listed());
+    const mayUndecidedDiffer = await undecided.mayDiffer();
+    if (!wasSettled || hasChanged || mayUndecidedDiffer) await decide(cut);
+    neighbours.endPass();
   };
 
   return {

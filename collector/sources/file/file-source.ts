@@ -132,7 +132,7 @@ export const createFileSource = (
   const saveSizes = async () => {
     const checkpoints: Checkpoint[] = [];
     for (const { tail, isInUse } of followed.values()) {
-      if (isInUse || !(await reader.look(tail).catch(() => false))) continue;
+      if (isInUse || !(await reader.refreshSize(tail).catch(() => false))) continue;
       checkpoints.push(reader.checkpoint(tail));
     }
     if (checkpoints.length > 0) await dependencies.append([], { checkpoints });

@@ -27,11 +27,6 @@ export interface ContainerRecords {
   readonly streams: StreamPositions;
 }
 
-/** The longest line that is stored whole. */
-export const lineBytesMax = 1024 * 1024;
-const newline = 0x0a;
-const carriageReturn = 0x0d;
-
 /** The code units of an encoding in which line ends are those of ASCII: one byte, or two of UTF-16. */
 export interface CodeUnit {
   readonly bytes: 1 | 2;
@@ -50,33 +45,12 @@ export interface LineOptions {
   admits(length: number): boolean;
 }
 
-/** Reports whether an ASCII character begins at `at`. */
-const hasAscii = (chunk: Uint8Array, at: number, character: number, unit: CodeUnit): boolean =>
-  chunk[at + unit.asciiAt] === character &&
-  (unit.bytes === 1 || chunk[at + 1 - unit.asciiAt] === 0);
+/** The longest line that is stored whole. */
+export const lineBytesMax = 1024 * 1024;
 
-/** Returns where the NULs end that begin at `start`. */
-const endOfNuls = (chunk: Uint8Array, start: number, unit: CodeUnit): number => {
-  let end = start;
-  while (hasAscii(chunk, end, 0, unit)) end += unit.bytes;
-  return end;
-};
+const newline = 0x0a;
 
-/** Returns where the first `\n` begins that is a whole unit, counted from `start`; -1 if there is none. */
-const findNewline = (chunk: Buffer, start: number, unit: CodeUnit): number => {
-  let found = chunk.indexOf(newline, start);
-  for (; found !== -1; found = chunk.indexOf(newline, found + 1)) {
-    const at = found - unit.asciiAt;
-    if ((at - start) % unit.bytes === 0 && hasAscii(chunk, at, newline, unit)) return at;
-  }
-  return -1;
-};
-
-/** Returns the end of a line without its line end, of which `stop` is the first unit or, before a `\n`, the second one. */
-const endOfText = (chunk: Uint8Array, start: number, stop: number, unit: CodeUnit): number => {
-  const before = stop - unit.bytes;
-  return before >= start && hasAscii(chunk, before, carriageReturn, unit) ? before : stop;
-};
+const carriageReturn = 0x0d;
 
 /**
  * Finds the complete lines of a chunk from `from` on. Returns the first one, and further ones until `admits` rejects a length; an incomplete
@@ -112,6 +86,34 @@ export const findLines = (
   }
   return { bounds, partial: false, next: start, nulBytes };
 };
+
+/** Returns where the first `\n` begins that is a whole unit, counted from `start`; -1 if there is none. */
+const findNewline = (chunk: Buffer, start: number, unit: CodeUnit): number => {
+  let found = chunk.indexOf(newline, start);
+  for (; found !== -1; found = chunk.indexOf(newline, found + 1)) {
+    const at = found - unit.asciiAt;
+    if ((at - start) % unit.bytes === 0 && hasAscii(chunk, at, newline, unit)) return at;
+  }
+  return -1;
+};
+
+/** Returns the end of a line without its line end, of which `stop` is the first unit or, before a `\n`, the second one. */
+const endOfText = (chunk: Uint8Array, start: number, stop: number, unit: CodeUnit): number => {
+  const before = stop - unit.bytes;
+  return before >= start && hasAscii(chunk, before, carriageReturn, unit) ? before : stop;
+};
+
+/** Returns where the NULs end that begin at `start`. */
+const endOfNuls = (chunk: Uint8Array, start: number, unit: CodeUnit): number => {
+  let end = start;
+  while (hasAscii(chunk, end, 0, unit)) end += unit.bytes;
+  return end;
+};
+
+/** Reports whether an ASCII character begins at `at`. */
+const hasAscii = (chunk: Uint8Array, at: number, character: number, unit: CodeUnit): boolean =>
+  chunk[at + unit.asciiAt] === character &&
+  (unit.bytes === 1 || chunk[at + 1 - unit.asciiAt] === 0);
 
 /** Reports whether what follows the lines of a read is a hole, which nothing continues over. */
 export const endsAtHole = (chunk: Buffer, { next }: Lines, unit: CodeUnit): boolean =>

@@ -6,16 +6,6 @@ import type { Ledgers } from "./ledger.ts";
 import { fileKey, printOf } from "./position.ts";
 import type { SourceFiles } from "./source-files.ts";
 
-/** Returns how far a compressed file is measured, unless it has changed since. */
-const unpackingOf = (
-  { file, unpacking }: PackedCandidate,
-  files: Pick<SourceFiles, "packed">,
-): Unpacking => {
-  const { size } = file.stat;
-  if (unpacking?.size === size) return unpacking;
-  return { compressed: files.packed(file), size, damagedPasses: 0 };
-};
-
 /** So many passes, about an hour, a damaged compressed file is waited for without a change. */
 const damagedPassesMax = 3_600;
 
@@ -78,4 +68,14 @@ export const createUnpacking = (
     if (passes < damagedPassesMax) incomplete.add(dirname(file.realPath));
     return "undecided";
   };
+};
+
+/** Returns how far a compressed file is measured, unless it has changed since. */
+const unpackingOf = (
+  { file, unpacking }: PackedCandidate,
+  files: Pick<SourceFiles, "packed">,
+): Unpacking => {
+  const { size } = file.stat;
+  if (unpacking?.size === size) return unpacking;
+  return { compressed: files.packed(file), size, damagedPasses: 0 };
 };

@@ -28,247 +28,12 @@ export interface FoundPath {
   readonly isLink: boolean;
 }
 
-/** A directory as it was last read. */
-interface Listing {
-  readonly entries: readonly DirectoryEntry[];
-  readonly mtimeMs: number;
-  readonly readAtMs: number;
-  readonly key: string;
-  /** When it was last looked at, in monotonic time. */
-  readonly lookedAt: number;
-}
-
-/** Reads directories again only when they have changed. */
-export interface Directories {
-  /** Returns the entries of a directory without links in its path: the same array as before, if nothing has changed. */
-  list(realPath: string): Promise<readonly DirectoryEntry[]>;
-  /** Reports whether a directory has changed since it was listed; this pass then lists it anew. */
-  hasChanged(realPath: string): Promise<boolean>;
-  /** Begins a pass, in which each directory is looked at once. A watched one is passed over at times, unless it `looksAtAll`. */
-  beginPass(looksAtAll: boolean): void;
-}
-
-/** File systems tell changes apart by their own clocks, of up to two seconds a tick. */
-const tickMs = 2_000;
-/** After this time a directory is read even if nothing says that it has changed. */
-const backstopMs = 60_000;
-/** After this time a directory is looked at although it is watched: an overflow of events is not reported. */
-const watchedMs = 4_000;
-const nothing: readonly DirectoryEntry[] = [];
-
-/** Creates the directories, none of them read. */
-export const createDirectories = (
-  files: Pick<SourceFiles, "list" | "stat">,
-  clock: Pick<Clock, "now" | "monotonic">,
-  watch: Pick<DirectoryWatch, "since"> = { since: () => undefined },
-): Directories => {
-  const listings = new Map<string, Listing>();
-  let looked = new Map<string, Promise<readonly DirectoryEntry[]>>();
-  let isLookingAtAll = true;
-
-  const read = async (path: string): Promise<readonly DirectoryEntry[]> => {
-    const before = listings.get(path);
-    const lookedAt = clock.monotonic();
-    // Every change since the last look would have been reported.
-    const isWatched = before !== undefined && (watch.since(path) ?? lookedAt) < before.lookedAt;
-    const isRecent = isWatched && lookedAt - before.lookedAt < watchedMs;
-    if (isRecent && !isLookingAtAll) return before.entries;
-    const stat = await files.stat(path);
-    if (!stat?.isDirectory) {
-      listings.delete(path);
-      return nothing;
-    }
-    const now = clock.now();
-    const isSame =
-      before?.mtimeMs === stat.mtimeMs &&
-      before.key === fileKey(stat) &&
-      before.readAtMs - stat.mtimeMs > tickMs &&
-      (isWatched || Math.abs(now - before.readAtMs) < backstopMs);
-    const entries = isSame ? before.entries : await files.list(path);
-    const readAtMs = isSame ? before.readAtMs : now;
-    const { mtimeMs } = stat;
-    listings.set(path, { entries, mtimeMs, readAtMs, key: fileKey(stat), lookedAt });
-    return entries;
-  };
-
-  return {
-    list: (path) => {
-      const pending = looked.get(path) ?? read(path);
-      looked.set(path, pending);
-      return pending;
-    },
-    hasChanged: async (path) => {
-      const stat = await files.stat(path);
-      const before = listings.get(path);
-      const isSame = stat?.isDirectory
-        ? before?.mtimeMs === stat.mtimeMs && before.key === fileKey(stat)
-        : before === undefined;
-      if (!isSame) looked.delete(path);
-      return !isSame;
-    },
-    beginPass: (looksAtAll) => {
-      looked = new Map();
-      isLookingAtAll = looksAtAll;
-    },
-  };
-};
-
-/** The characters of a segment that is not a plain name. */
-const magic = /[*?[\]{}()!+@\\]/;
-
-/** Segments of a star or two and plain characters. Each call of `matchesGlob` parses its pattern, which takes seconds for 100,000 names. */
-const simple = /^[^*?[\]{}()!+@\\]*\*[^*?[\]{}()!+@\\]*(?:\*[^*?[\]{}()!+@\\]*)?$/;
-
-/**
- * Returns `matchesGlob` of names for one segment of a pattern. Wildcards of the shell leave names out that begin with a dot; with `hidden`
- * the name matches as if it began with another character.
- */
-export const createSegmentMatch = (
-  written: string,
-  hidden: boolean,
-): ((name: string) => boolean) => {
-  const segment = written === "**" ? "*" : written;
-  const expression =
-    simple.test(segment) &&
-    new RegExp(`^${segment.replace(/[.^$|]/g, "\\$&").replace(/\*/g, ".*")}$`, "s");
-  const isVisible = (name: string) => segment.startsWith(".") || !name.startsWith(".");
-  const matches = (name: string) =>
-    expression ? isVisible(name) && expression.test(name) : matchesGlob(name, segment);
-  return (name) =>
-    name === segment ||
-    matches(name) ||
-    (hidden && name.startsWith(".") && matches(`\u0001${name.slice(1)}`));
-};
-
-/** Returns the names of files, or of directories into which `**` would descend, that a segment matches only with `hidden`. */
-const hiddenFrom = (
-  entries: readonly DirectoryEntry[],
-  segment: string,
-  isLast: boolean,
-): string[] => {
-  const isDeep = segment === "**";
-  const isVisible = createSegmentMatch(segment, false);
-  const isMatch = createSegmentMatch(segment, true);
-  return entries
-    .filter(({ name, kind }) => name.startsWith(".") && (kind === "directory" ? isDeep : isLast))
-    .map(({ name }) => name)
-    .filter((name) => !isVisible(name) && isMatch(name));
-};
-
-/** Expands braces that have a slash inside, which would not be one segment. */
-export const expandBraces = (pattern: string): string[] => {
-  for (let open = pattern.indexOf("{"); open !== -1; open = pattern.indexOf("{", open + 1)) {
-    const close = pattern.indexOf("}", open);
-    if (close === -1) break;
-    const inside = pattern.slice(open + 1, close);
-    if (!inside.includes("/") || inside.includes("{")) continue;
-    const expand = (part: string) =>
-      expandBraces(pattern.slice(0, open) + part + pattern.slice(close + 1));
-    return inside.split(",").flatMap(expand);
-  }
-  return [pattern];
-};
-
-/** Reports whether the patterns select a path. */
-export const matches = ({ include, exclude }: FilePatterns, path: string): boolean =>
-  include.some((pattern) => matchesGlob(path, pattern)) &&
-  !exclude.some((pattern) => matchesGlob(path, pattern));
-
-/** A directory whose names the last part of a pattern matches. */
-export interface LastPlace {
-  readonly path: string;
-  /** Without symbolic links. */
-  readonly directory: string;
-  readonly entries: readonly DirectoryEntry[];
-}
-
-/** The paths of one pattern. */
-export interface PatternWalk {
-  /** The directories in which its files lie, by the last call of `find`. */
-  places(): readonly LastPlace[];
-  /** Returns the paths that the last call of `find` left out. */
-  passedOver(): PassedOver;
-  /** Returns the paths in the order of names: the same array as before, if no directory on the way has changed. */
-  find(): Promise<readonly FoundPath[]>;
-}
-
-/** A walk passes over what this user may not look at, as the shell does. */
-const nullIfDenied = (error: unknown): null => {
-  if (isDenied(error)) return null;
-  throw error;
-};
-
-/** Creates the walk of a pattern, which reads directories through `directories`. */
-export const createWalk = (
-  pattern: string,
-  options: FilePatterns,
-  { files, directories }: WalkDependencies,
-): PatternWalk => {
-  let found: readonly FoundPath[] = [];
-  let reached = createReached();
-  /** The links to directories by the entries that they are among. */
-  const links: LinksByEntries = new WeakMap();
-  /** The directories that were read for it, and what they had. */
-  let read = new Map<string, readonly DirectoryEntry[]>();
-
-  const listReadable = async (path: string, onDenied?: () => void) => {
-    const entries = await directories.list(path).catch(nullIfDenied);
-    if (entries === null) onDenied?.();
-    return entries ?? nothing;
-  };
-
-  const isUnchanged = async () => {
-    for (const [path, entries] of read) if ((await listReadable(path)) !== entries) return false;
-    return read.size > 0;
-  };
-
-  return {
-    places: () => reached.places,
-    passedOver: () => reached.passedOver,
-    find: async () => {
-      if (await isUnchanged()) return found;
-      const nowRead = new Map<string, readonly DirectoryEntry[]>();
-      const nowReached = createReached();
-      const list = async (path: string) => {
-        const entries = await listReadable(path, () => nowReached.passedOver.unlisted.push(path));
-        nowRead.set(path, entries);
-        return entries;
-      };
-      found = await findPaths(pattern, options, { files, list, links }, nowReached);
-      reached = nowReached;
-      read = nowRead;
-      return found;
-    },
-  };
-};
-
 interface WalkDependencies {
   readonly files: Pick<SourceFiles, "resolve" | "stat">;
   readonly directories: Directories;
 }
 
 type LinksByEntries = WeakMap<readonly DirectoryEntry[], ReadonlySet<string>>;
-
-/** Where a walk came to, and what it left out. */
-interface Reached {
-  readonly places: LastPlace[];
-  readonly passedOver: PassedOver;
-}
-
-const createReached = (): Reached => ({
-  places: [],
-  passedOver: nothingPassedOver(),
-});
-
-/** A directory on the way of a walk. */
-interface Place {
-  /** As the pattern writes it. */
-  readonly path: string;
-  /** Without symbolic links. */
-  readonly directory: string;
-  /** The directories on the way to it, and itself, against circles. */
-  readonly above: readonly string[];
-}
 
 const findPaths = async (
   pattern: string,
@@ -377,4 +142,242 @@ const findPaths = async (
       await walk({ path: base, directory, above: [directory] }, segments.slice(fixed));
   }
   return [...found.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
+};
+
+/** A directory on the way of a walk. */
+interface Place {
+  /** As the pattern writes it. */
+  readonly path: string;
+  /** Without symbolic links. */
+  readonly directory: string;
+  /** The directories on the way to it, and itself, against circles. */
+  readonly above: readonly string[];
+}
+
+/** Where a walk came to, and what it left out. */
+interface Reached {
+  readonly places: LastPlace[];
+  readonly passedOver: PassedOver;
+}
+
+const createReached = (): Reached => ({
+  places: [],
+  passedOver: nothingPassedOver(),
+});
+
+/** The paths of one pattern. */
+export interface PatternWalk {
+  /** The directories in which its files lie, by the last call of `find`. */
+  places(): readonly LastPlace[];
+  /** Returns the paths that the last call of `find` left out. */
+  passedOver(): PassedOver;
+  /** Returns the paths in the order of names: the same array as before, if no directory on the way has changed. */
+  find(): Promise<readonly FoundPath[]>;
+}
+
+/** A directory whose names the last part of a pattern matches. */
+export interface LastPlace {
+  readonly path: string;
+  /** Without symbolic links. */
+  readonly directory: string;
+  readonly entries: readonly DirectoryEntry[];
+}
+
+/** Creates the walk of a pattern, which reads directories through `directories`. */
+export const createWalk = (
+  pattern: string,
+  options: FilePatterns,
+  { files, directories }: WalkDependencies,
+): PatternWalk => {
+  let found: readonly FoundPath[] = [];
+  let reached = createReached();
+  /** The links to directories by the entries that they are among. */
+  const links: LinksByEntries = new WeakMap();
+  /** The directories that were read for it, and what they had. */
+  let read = new Map<string, readonly DirectoryEntry[]>();
+
+  const listReadable = async (path: string, onDenied?: () => void) => {
+    const entries = await directories.list(path).catch(nullIfDenied);
+    if (entries === null) onDenied?.();
+    return entries ?? nothing;
+  };
+
+  const isUnchanged = async () => {
+    for (const [path, entries] of read) if ((await listReadable(path)) !== entries) return false;
+    return read.size > 0;
+  };
+
+  return {
+    places: () => reached.places,
+    passedOver: () => reached.passedOver,
+    find: async () => {
+      if (await isUnchanged()) return found;
+      const nowRead = new Map<string, readonly DirectoryEntry[]>();
+      const nowReached = createReached();
+      const list = async (path: string) => {
+        const entries = await listReadable(path, () => nowReached.passedOver.unlisted.push(path));
+        nowRead.set(path, entries);
+        return entries;
+      };
+      found = await findPaths(pattern, options, { files, list, links }, nowReached);
+      reached = nowReached;
+      read = nowRead;
+      return found;
+    },
+  };
+};
+
+/** A walk passes over what this user may not look at, as the shell does. */
+const nullIfDenied = (error: unknown): null => {
+  if (isDenied(error)) return null;
+  throw error;
+};
+
+/** The characters of a segment that is not a plain name. */
+const magic = /[*?[\]{}()!+@\\]/;
+
+/** Segments of a star or two and plain characters. Each call of `matchesGlob` parses its pattern, which takes seconds for 100,000 names. */
+const simple = /^[^*?[\]{}()!+@\\]*\*[^*?[\]{}()!+@\\]*(?:\*[^*?[\]{}()!+@\\]*)?$/;
+
+/** Reports whether the patterns select a path. */
+export const matches = ({ include, exclude }: FilePatterns, path: string): boolean =>
+  include.some((pattern) => matchesGlob(path, pattern)) &&
+  !exclude.some((pattern) => matchesGlob(path, pattern));
+
+/** Expands braces that have a slash inside, which would not be one segment. */
+export const expandBraces = (pattern: string): string[] => {
+  for (let open = pattern.indexOf("{"); open !== -1; open = pattern.indexOf("{", open + 1)) {
+    const close = pattern.indexOf("}", open);
+    if (close === -1) break;
+    const inside = pattern.slice(open + 1, close);
+    if (!inside.includes("/") || inside.includes("{")) continue;
+    const expand = (part: string) =>
+      expandBraces(pattern.slice(0, open) + part + pattern.slice(close + 1));
+    return inside.split(",").flatMap(expand);
+  }
+  return [pattern];
+};
+
+/** Returns the names of files, or of directories into which `**` would descend, that a segment matches only with `hidden`. */
+const hiddenFrom = (
+  entries: readonly DirectoryEntry[],
+  segment: string,
+  isLast: boolean,
+): string[] => {
+  const isDeep = segment === "**";
+  const isVisible = createSegmentMatch(segment, false);
+  const isMatch = createSegmentMatch(segment, true);
+  return entries
+    .filter(({ name, kind }) => name.startsWith(".") && (kind === "directory" ? isDeep : isLast))
+    .map(({ name }) => name)
+    .filter((name) => !isVisible(name) && isMatch(name));
+};
+
+/**
+ * Returns `matchesGlob` of names for one segment of a pattern. Wildcards of the shell leave names out that begin with a dot; with `hidden`
+ * the name matches as if it began with another character.
+ */
+export const createSegmentMatch = (
+  written: string,
+  hidden: boolean,
+): ((name: string) => boolean) => {
+  const segment = written === "**" ? "*" : written;
+  const expression =
+    simple.test(segment) &&
+    new RegExp(`^${segment.replace(/[.^$|]/g, "\\$&").replace(/\*/g, ".*")}$`, "s");
+  const isVisible = (name: string) => segment.startsWith(".") || !name.startsWith(".");
+  const matches = (name: string) =>
+    expression ? isVisible(name) && expression.test(name) : matchesGlob(name, segment);
+  return (name) =>
+    name === segment ||
+    matches(name) ||
+    (hidden && name.startsWith(".") && matches(`\u0001${name.slice(1)}`));
+};
+
+/** A directory as it was last read. */
+interface Listing {
+  readonly entries: readonly DirectoryEntry[];
+  readonly mtimeMs: number;
+  readonly readAtMs: number;
+  readonly key: string;
+  /** When it was last looked at, in monotonic time. */
+  readonly lookedAt: number;
+}
+
+/** Reads directories again only when they have changed. */
+export interface Directories {
+  /** Returns the entries of a directory without links in its path: the same array as before, if nothing has changed. */
+  list(realPath: string): Promise<readonly DirectoryEntry[]>;
+  /** Reports whether a directory has changed since it was listed; this pass then lists it anew. */
+  hasChanged(realPath: string): Promise<boolean>;
+  /** Begins a pass, in which each directory is looked at once. A watched one is passed over at times, unless it `looksAtAll`. */
+  beginPass(looksAtAll: boolean): void;
+}
+
+/** File systems tell changes apart by their own clocks, of up to two seconds a tick. */
+const tickMs = 2_000;
+
+/** After this time a directory is read even if nothing says that it has changed. */
+const backstopMs = 60_000;
+
+/** After this time a directory is looked at although it is watched: an overflow of events is not reported. */
+const watchedMs = 4_000;
+
+const nothing: readonly DirectoryEntry[] = [];
+
+/** Creates the directories, none of them read. */
+export const createDirectories = (
+  files: Pick<SourceFiles, "list" | "stat">,
+  clock: Pick<Clock, "now" | "monotonic">,
+  watch: Pick<DirectoryWatch, "since"> = { since: () => undefined },
+): Directories => {
+  const listings = new Map<string, Listing>();
+  let looked = new Map<string, Promise<readonly DirectoryEntry[]>>();
+  let isLookingAtAll = true;
+
+  const read = async (path: string): Promise<readonly DirectoryEntry[]> => {
+    const before = listings.get(path);
+    const lookedAt = clock.monotonic();
+    // Every change since the last look would have been reported.
+    const isWatched = before !== undefined && (watch.since(path) ?? lookedAt) < before.lookedAt;
+    const isRecent = isWatched && lookedAt - before.lookedAt < watchedMs;
+    if (isRecent && !isLookingAtAll) return before.entries;
+    const stat = await files.stat(path);
+    if (!stat?.isDirectory) {
+      listings.delete(path);
+      return nothing;
+    }
+    const now = clock.now();
+    const isSame =
+      before?.mtimeMs === stat.mtimeMs &&
+      before.key === fileKey(stat) &&
+      before.readAtMs - stat.mtimeMs > tickMs &&
+      (isWatched || Math.abs(now - before.readAtMs) < backstopMs);
+    const entries = isSame ? before.entries : await files.list(path);
+    const readAtMs = isSame ? before.readAtMs : now;
+    const { mtimeMs } = stat;
+    listings.set(path, { entries, mtimeMs, readAtMs, key: fileKey(stat), lookedAt });
+    return entries;
+  };
+
+  return {
+    list: (path) => {
+      const pending = looked.get(path) ?? read(path);
+      looked.set(path, pending);
+      return pending;
+    },
+    hasChanged: async (path) => {
+      const stat = await files.stat(path);
+      const before = listings.get(path);
+      const isSame = stat?.isDirectory
+        ? before?.mtimeMs === stat.mtimeMs && before.key === fileKey(stat)
+        : before === undefined;
+      if (!isSame) looked.delete(path);
+      return !isSame;
+    },
+    beginPass: (looksAtAll) => {
+      looked = new Map();
+      isLookingAtAll = looksAtAll;
+    },
+  };
 };
