@@ -121,7 +121,7 @@ const auditClone = async (
 const openMs = 1_000;
 
 /** So many hosts learn of a new bundle from one core between two reads: each fetches it, and opens new connections. */
-const toldMax = 100;
+const notifiedMax = 100;
 
 /** Creates the function that completes the response to a heartbeat or a status. */
 export const createHeartbeatAnswers = ({
@@ -132,8 +132,8 @@ export const createHeartbeatAnswers = ({
 }: Pick<Core, "heartbeats" | "caBundles" | "clock" | "config">) => {
   let open: ReadonlyMap<string, string> = new Map();
   let newest: CaBundleNumbers = { ingest: 0, management: 0 };
-  let told = new Set<string>();
-  let tellable = 0;
+  let notified = new Set<string>();
+  let notificationsLeft = 0;
   let readAt = Number.NEGATIVE_INFINITY;
   const read = singleFlight(async () => {
     const at = clock.monotonic();
@@ -142,15 +142,15 @@ export const createHeartbeatAnswers = ({
       findOpenDiags(db, new Date(clock.now())),
       caBundles.findNumbers(),
     ]);
-    if (newest.ingest !== ingest || newest.management !== management) told = new Set();
-    tellable = toldMax;
+    if (newest.ingest !== ingest || newest.management !== management) notified = new Set();
+    notificationsLeft = notifiedMax;
     readAt = at;
   });
-  const isTold = (identityId: string) => {
-    if (told.has(identityId)) return true;
-    tellable -= 1;
-    if (tellable < 0) return false;
-    told.add(identityId);
+  const mayNotify = (identityId: string) => {
+    if (notified.has(identityId)) return true;
+    notificationsLeft -= 1;
+    if (notificationsLeft < 0) return false;
+    notified.add(identityId);
     return true;
   };
   return async (
@@ -164,7 +164,7 @@ export const createHeartbeatAnswers = ({
       serverTime: now,
       nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
       sendDiag: open.get(identityId) ?? null,
-      caBundles: isTold(identityId) ? newest : { ingest: 0, management: 0 },
+      caBundles: mayNotify(identityId) ? newest : { ingest: 0, management: 0 },
     };
   };
 };
