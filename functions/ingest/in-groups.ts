@@ -1,11 +1,10 @@
-import { groupCalls } from "#kit/group-calls.ts";
-import { Problem } from "../problems.ts";
-import { canRetryIndividually, isLockTimeout } from "../store/database/problem.ts";
-
 /*
  * For what each host of a fleet needs once when it reconnects. Without a limit these transactions take every connection of the pool: heartbeats
  * and rechecks wait until they fail, and open streams end, whose hosts reconnect too.
  */
+import { groupCalls } from "#kit/group-calls.ts";
+import { Problem } from "../problems.ts";
+import { canRetryIndividually, isLockTimeout } from "../store/database/problem.ts";
 
 /** Options of both: two calls of one key never run at once. When the database is unavailable, those that wait fail too. */
 const limits = {

@@ -1,4 +1,4 @@
-/** Comparisons of changed hosts with similar unchanged ones (docs/judged-changes.md). */
+/* Comparisons of changed hosts with similar unchanged ones (docs/judged-changes.md). */
 import * as v from "valibot";
 import { IsoTimestamp, TextOrNull } from "../values.ts";
 
@@ -163,7 +163,7 @@ export const describeComparison = ({
   }
 };
 
-/** Upgrades and changes of labels outside of rollouts, and their comparisons (docs/judged-changes.md). */
+/* Upgrades and changes of labels outside of rollouts, and their comparisons (docs/judged-changes.md). */
 
 const changeKinds = ["version", "label"] as const;
 

@@ -1,3 +1,7 @@
+/*
+ * OTLP/gRPC as unary gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md), without a library: one message in, one out, binary, plain or compressed. The
+ * client enforces a deadline by a reset of the stream, which `isWanted` reports to the method.
+ */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { freeBytes } from "#kit/free-bytes.ts";
 import type { SourceRefusal } from "#proto/completeness/account.ts";
@@ -14,11 +18,6 @@ import type { InFlightRequest, InFlightRequests } from "./in-flight-requests.ts"
 import { partialSuccessOf, reportUnread, tooLarge, tooMuch } from "./refusals.ts";
 import { encodeResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
-
-/**
- * OTLP/gRPC as unary gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md), without a library: one message in, one out, binary, plain or compressed. The
- * client enforces a deadline by a reset of the stream, which `isWanted` reports to the method.
- */
 
 /** Answers an encoded request with an encoded response, or throws `GrpcError`. */
 type UnaryMethod = (

@@ -1,3 +1,11 @@
+/*
+ * Settles the states of hosts' hours. Invariants:
+ * - Each hour is decided once for every host when its grace period is over, in order and without a gap, even if nothing arrived.
+ * - It is decided again after a late account, a delivery, a rejection or a loss of its records, the loss of an account, or the end of a
+ *   queue.
+ * - It is not decided again once its accounts may have been deleted.
+ * - The counts of `completeness_hour` are the sums of the rows: both change in one transaction.
+ */
 import type { Core, ReadCore } from "#functions/core.ts";
 import {
   addHourCounts,
@@ -50,15 +58,6 @@ import {
   readHourRules,
   readHourStatuses,
 } from "./report-completeness.ts";
-
-/**
- * Settles the states of hosts' hours. Invariants:
- * - Each hour is decided once for every host when its grace period is over, in order and without a gap, even if nothing arrived.
- * - It is decided again after a late account, a delivery, a rejection or a loss of its records, the loss of an account, or the end of a
- *   queue.
- * - It is not decided again once its accounts may have been deleted.
- * - The counts of `completeness_hour` are the sums of the rows: both change in one transaction.
- */
 
 /** The result of a call. */
 interface SettlingReport {

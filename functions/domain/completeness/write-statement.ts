@@ -1,3 +1,12 @@
+/*
+ * Writes the statements of hours (docs/completeness-proof.md). Invariants:
+ * - Each hour has one statement, in order and without a gap, even if no host has a line: one core at a time has the right to write, and the
+ *   transaction that appends to the log checks that it still has it.
+ * - Lines are stored earlier, in short transactions, because an export waits for every transaction that writes. Lines of a failed attempt
+ *   belong to no statement, and the next writer deletes them.
+ * - An account that arrived, was delivered, or was lost by its stream after the statement of its hour is in a later statement as a
+ *   correction.
+ */
 import type { ConfiguredCore, Core } from "#functions/core.ts";
 import { readPublicKey, type SigningKey } from "#functions/signer/cryptography.ts";
 import {
@@ -45,16 +54,6 @@ import {
 import { recordAudit } from "../audit/audit-log.ts";
 import { type HourRules, readHourRules, readHourStatuses } from "./report-completeness.ts";
 import { findSettledHours } from "./settle-hours.ts";
-
-/**
- * Writes the statements of hours (docs/completeness-proof.md). Invariants:
- * - Each hour has one statement, in order and without a gap, even if no host has a line: one core at a time has the right to write, and the
- *   transaction that appends to the log checks that it still has it.
- * - Lines are stored earlier, in short transactions, because an export waits for every transaction that writes. Lines of a failed attempt
- *   belong to no statement, and the next writer deletes them.
- * - An account that arrived, was delivered, or was lost by its stream after the statement of its hour is in a later statement as a
- *   correction.
- */
 
 /** The parts of core that write statements. */
 export type StatementCore = ConfiguredCore & {

@@ -133,12 +133,6 @@ const isBinaryGrpc = ({ method, header, body }: UniversalServerRequest): boolean
 const encodeAnswer = (message: ForwardAnswer): Uint8Array =>
   toBinary(ForwardResponseSchema, create(ForwardResponseSchema, { message }));
 
-/**
- * Reads a `ForwardRequest` that holds a Frame off the wire (ingest.proto), without an object for an envelope. It reads only plain frames
- * (`scanEnvelopes`). All other messages are for the generated code and `examineFrame`, which define what a frame means; a property test
- * compares the two.
- */
-
 /** The context of reading a frame. */
 interface FrameReading {
   /** The caller's. */
@@ -155,7 +149,11 @@ const {
   previousSequence: framePreviousSequence,
 } = frameMessage.tags;
 
-/** Reads a frame; returns undefined when it is not plain. Its envelopes are a view of `message`. */
+/**
+ * Reads a `ForwardRequest` that holds a plain Frame off the wire (ingest.proto, `scanEnvelopes`), without an object for an envelope. Its envelopes
+ * are a view of `message`. Returns undefined for all other messages: they are for the generated code and `examineFrame`, which define what a
+ * frame means. A property test compares the two.
+ */
 export const readFrame = (
   message: Uint8Array,
   reading: FrameReading,

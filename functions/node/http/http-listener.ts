@@ -138,17 +138,6 @@ const contentCodings: readonly ContentCoding[] = [
   { name: "gzip", compress: (body) => through(body, createGzip({ level: 5 })) },
 ];
 
-/**
- * Limits the cost of connections to an HTTP/1.1 listener before their requests are complete.
- *
- * 1. At the limit of open connections, a new one ends the oldest that waits for bytes of its client: without a request, or with an incomplete
- *    body. If there is none, the new one ends.
- * 2. A connection serves one request at a time. One that pipelines ends after the response to its first request, or at once with more than a few:
- *    Node would begin them all, thousands in one packet. Clients send the others again (RFC 9112, 9.3.2).
- * 3. A body in tiny chunks ends its connection: Node creates an object for each, 10,000 for 64 KiB on the wire.
- * 4. Node parses all bytes of a read, also those after a request that ended the connection: so it gets each read in parts.
- */
-
 /** More than the connections of an edge for a fleet of 10,000 hosts; the header fields of all take at most 64 MiB. */
 const connectionsMaxDefault = 2_048;
 const pipelinedMax = 16;
@@ -202,7 +191,15 @@ const parseInParts = (socket: Socket) => {
   });
 };
 
-/** Serves the requests of a server by `listener` within these bounds. */
+/**
+ * Serves the requests of a server by `listener`, and limits the cost of connections before their requests are complete:
+ * 1. At the limit of open connections, a new one ends the oldest that waits for bytes of its client: without a request, or with an incomplete
+ *    body. If there is none, the new one ends.
+ * 2. A connection serves one request at a time. One that pipelines ends after the response to its first request, or at once with more than a few:
+ *    Node would begin them all, thousands in one packet. Clients send the others again (RFC 9112, 9.3.2).
+ * 3. A body in tiny chunks ends its connection: Node creates an object for each, 10,000 for 64 KiB on the wire.
+ * 4. Node parses all bytes of a read, also those after a request that ended the connection: so it gets each read in parts.
+ */
 const serveConnections = (
   server: Server,
   listener: RequestListener,

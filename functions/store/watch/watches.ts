@@ -175,7 +175,7 @@ export const deleteWatchEvents = async (db: Executor, before: Date) => {
   await db.delete(watchEvent).where(lt(watchEvent.at, before));
 };
 
-/** Messages of watches that receivers have not accepted yet. Those of a watch to a receiver are claimed one at a time, in order. */
+/* Messages of watches that receivers have not accepted yet. Those of a watch to a receiver are claimed one at a time, in order. */
 
 /** A message's row. */
 export type MessageRow = typeof watchMessage.$inferSelect;

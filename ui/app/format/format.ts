@@ -1,11 +1,10 @@
-import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
-import { formatBytes, formatCount } from "#proto/format.ts";
-import { plainText, spellOut } from "#proto/plain-text.ts";
-
-/**
+/*
  * Amounts, times and names as text, the same in every locale. Absolute times are in UTC unless the operator chose local time, so that
  * two people who compare screens see the same text; each names its zone.
  */
+import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
+import { formatBytes, formatCount } from "#proto/format.ts";
+import { plainText, spellOut } from "#proto/plain-text.ts";
 
 export { formatCountOf } from "#proto/format.ts";
 export { formatBytes, formatCount, plainText };
