@@ -73,7 +73,7 @@ const viewOf = ({ file, authorities, result }: Awaited<ReturnType<typeof verifyF
   return {
     ok: faults.length === 0,
     version: entry?.version ?? null,
-    hour: entry && hourText(entry.hourMs),
+    hour: entry && hourText(entry.hourStartMs),
     log: head && {
       origin: head.origin,
       size: head.size,

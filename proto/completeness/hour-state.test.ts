@@ -44,7 +44,7 @@ const stopped = (fromMs: number, toMs: number) =>
 const stateWith = (
   accounts: readonly AccountFacts[],
   {
-    hourMs = hour,
+    hourStartMs = hour,
     nowMs = afterGrace,
     exportedBelow = [100n],
     fromMs = hour - 5 * hourLength,
@@ -59,8 +59,8 @@ const stateWith = (
 ) =>
   stateOfHour(
     {
-      hourMs,
-      accounts: sumHour(hourMs, accounts),
+      hourStartMs,
+      accounts: sumHour(hourStartMs, accounts),
       queues: [anyQueue(fromMs, throughMs)],
       enrolledMs: hour - 9 * hourLength,
       revokedMs: null,
@@ -167,7 +167,7 @@ test("is short of an account that core refuses, with the reason, also before the
   const state = short({ kind: "account_refused", count: null, reason: "signature_invalid" });
   expect(stateWith([refused])).toMatchObject(state);
   expect(stateWith([refused, account()])).toMatchObject(state);
-  expectState([refused], { hourMs: hour - hourLength }).not.toBe("complete");
+  expectState([refused], { hourStartMs: hour - hourLength }).not.toBe("complete");
 });
 
 test("is short of accounts that are lost: later ones have come", () => {
@@ -192,13 +192,13 @@ test("is late when a host that speaks has sent no account of it, and silent when
 test("is not running when no collector ran, through all hours of a sleep of three days", () => {
   const sleep = [stopped(hour - 30 * minute, hour + 72 * hourLength)];
   for (const at of [hour, hour + hourLength, hour + 71 * hourLength]) {
-    expectState(sleep, { hourMs: at, nowMs: hour + 80 * hourLength }).toBe("not_running");
+    expectState(sleep, { hourStartMs: at, nowMs: hour + 80 * hourLength }).toBe("not_running");
   }
   const fromMs = hour + 72 * hourLength - minute;
   const toMs = hour + 72 * hourLength;
   const awake = account({ fromMs, toMs, receivedMs: toMs, accepted: 3 });
   const woken = [stopped(hour, hour + 72 * hourLength - minute), awake];
-  const at = { hourMs: hour + 71 * hourLength, nowMs: hour + 80 * hourLength };
+  const at = { hourStartMs: hour + 71 * hourLength, nowMs: hour + 80 * hourLength };
   expectState(woken, at).toBe("complete");
 });
 
@@ -327,7 +327,7 @@ test("follows a queue into its successor, and ends with the last account of one 
   expect(stateOf([first, bb({ fromMs: at })], [two])).toMatchObject(accountsLost);
   const ended = queue({ ending: "ended", endMs: at, accountedThroughMs: at });
   expectOf([ended], [one]).toBe("complete");
-  const next = { hourMs: end, nowMs: afterGrace + hourLength };
+  const next = { hourStartMs: end, nowMs: afterGrace + hourLength };
   expectOf([ended], [], next).toBe("not_running");
 });
 

@@ -194,7 +194,7 @@ export interface HourAccounts extends RangeCounts, StatedLosses {
 /** What decides on the state of a host's hour. */
 export interface HourFacts {
   /** The start of the hour, UTC. */
-  hourMs: number;
+  hourStartMs: number;
   accounts: HourAccounts;
   /** The queues of the host that core knows of. */
   queues: readonly QueueFacts[];
@@ -416,7 +416,7 @@ const bindingOf = ({ queueId, fromMs, endMs }: QueueFacts, startMs: number): Bin
 
 const statusOfQueue = (
   queue: QueueFacts,
-  { hourMs: startMs, accounts, queues }: HourFacts,
+  { hourStartMs: startMs, accounts, queues }: HourFacts,
 ): QueueStatus => {
   const { fromMs, toMs } = bindingOf(queue, startMs);
   const isAbrupt = abruptEndings.some((ending) => ending === queue.ending);
@@ -431,7 +431,7 @@ const statusOfQueue = (
   return isAbrupt ? "unknown" : "accounts_lost";
 };
 
-const isEnrolled = ({ hourMs: startMs, enrolledMs, revokedMs }: HourFacts) =>
+const isEnrolled = ({ hourStartMs: startMs, enrolledMs, revokedMs }: HourFacts) =>
   (enrolledMs === null || enrolledMs < startMs + hourMs) &&
   (revokedMs === null || revokedMs > startMs);
 
@@ -440,7 +440,7 @@ const isEnrolled = ({ hourMs: startMs, enrolledMs, revokedMs }: HourFacts) =>
  * a queue binds it, each queue that does is accounted for through its end, and all that was accepted is stored.
  */
 export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null => {
-  const { hourMs: startMs, accounts, queues } = facts;
+  const { hourStartMs: startMs, accounts, queues } = facts;
   const endMs = startMs + hourMs;
   if (nowMs < endMs || !isEnrolled(facts)) return null;
   const binding = queues.filter(
@@ -480,7 +480,7 @@ const shortagesOfHour = (
 
 /** Returns the state of an hour that is short of nothing; null if its account is to come, and not due yet. */
 const stateWithoutShortage = (
-  { hourMs: startMs, accounts, queues, outages, exports, isSilent }: HourFacts,
+  { hourStartMs: startMs, accounts, queues, outages, exports, isSilent }: HourFacts,
   statuses: ReadonlySet<QueueStatus>,
   isDue: boolean,
 ): HourState | null => {

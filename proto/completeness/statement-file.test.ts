@@ -24,7 +24,7 @@ const name = fc.string({ unit: "grapheme", minLength: 1, maxLength: 20 });
 const shortText = fc.string({ unit: "binary", maxLength: 4 });
 const version = 2;
 const ownHour = Date.UTC(2026, 10, 25, 10);
-const entry = { version, hourMs: ownHour } as const;
+const entry = { version, hourStartMs: ownHour } as const;
 const fields = fc.record({
   host: name,
   state: fc.constantFrom(...hourStates),
@@ -129,7 +129,7 @@ describe("lines of a statement", () => {
       fc.property(
         fc.record({
           version: fc.constantFrom(1 as const, 2 as const),
-          hourMs: hour,
+          hourStartMs: hour,
           lines: fc.nat(),
           root: hash,
         }),

@@ -1,6 +1,6 @@
 /** The lines of an hour's statement and the entry of the log that states their tree (docs/completeness-proof.md). */
 import { concatBytes } from "#kit/bytes.ts";
-import { hourMs as hourLengthMs } from "#kit/clock.ts";
+import { hourMs } from "#kit/clock.ts";
 import {
   type BindingQueue,
   type HourAccounts,
@@ -116,24 +116,24 @@ export const decodeName = (text: string): string | undefined => {
 };
 
 /** Writes a queue with the part of the hour that it binds: `QUEUE:FROM-TO` in milliseconds, or `QUEUE` for the whole hour. */
-const formatQueue = ({ queueId, fromMs, toMs }: BindingQueue, hourMs: number) => {
+const formatQueue = ({ queueId, fromMs, toMs }: BindingQueue, hourStartMs: number) => {
   const name = queueId === null ? "any" : queueId || "others";
-  const from = fromMs - hourMs;
-  const to = toMs - hourMs;
-  return from === 0 && to === hourLengthMs ? name : `${name}:${from}-${to}`;
+  const from = fromMs - hourStartMs;
+  const to = toMs - hourStartMs;
+  return from === 0 && to === hourMs ? name : `${name}:${from}-${to}`;
 };
 
 const queuePattern = /^(any|others|[0-9a-f]{32})(?::(\d{1,7})-(\d{1,7}))?$/;
 
-const parseQueue = (text: string, hourMs: number): BindingQueue => {
-  const [, name = "", from = "0", to = String(hourLengthMs)] = queuePattern.exec(text) ?? [];
-  const bounds = { fromMs: hourMs + Number(from), toMs: hourMs + Number(to) };
+const parseQueue = (text: string, hourStartMs: number): BindingQueue => {
+  const [, name = "", from = "0", to = String(hourMs)] = queuePattern.exec(text) ?? [];
+  const bounds = { fromMs: hourStartMs + Number(from), toMs: hourStartMs + Number(to) };
   if (name === "any") return { queueId: null, ...bounds };
   return { queueId: name === "others" ? "" : name, ...bounds };
 };
 
 /** Writes a line of the statement of an hour, without its line feed. */
-export const formatLine = (line: StatementLine, hourMs: number): string => {
+export const formatLine = (line: StatementLine, hourStartMs: number): string => {
   const { host, state, correctedMs, counts, short, isClockAhead, sinks, delivered, queues, of } =
     line;
   const fields: [name: string, values: readonly (string | number)[]][] = [
@@ -143,7 +143,7 @@ export const formatLine = (line: StatementLine, hourMs: number): string => {
     ["clock", isClockAhead ? ["ahead"] : []],
     ["sink", sinks],
     ["delivered", delivered.map(encodeName)],
-    ["queues", queues.map((queue) => formatQueue(queue, correctedMs ?? hourMs))],
+    ["queues", queues.map((queue) => formatQueue(queue, correctedMs ?? hourStartMs))],
     ["of", of === null ? [] : [of.toBase64()]],
   ];
   const written = fields.flatMap(([name, values]) =>
@@ -174,7 +174,7 @@ const fieldPattern = /^([a-z_]+)=(.+)$/;
  */
 export const parseLine = (
   text: string,
-  { hourMs, version }: Pick<LogEntry, "hourMs" | "version">,
+  { hourStartMs, version }: Pick<LogEntry, "hourStartMs" | "version">,
 ): ReadLine | undefined => {
   const [host = "", state = "", ...rest] = text.split(" ");
   const fields = new Map(
@@ -206,13 +206,13 @@ export const parseLine = (
       isClockAhead: fields.get("clock") === "ahead",
       sinks: list("sink"),
       delivered: list("delivered").map(decodeURIComponent),
-      queues: list("queues").map((queue) => parseQueue(queue, correctedMs ?? hourMs)),
+      queues: list("queues").map((queue) => parseQueue(queue, correctedMs ?? hourStartMs)),
       of: of?.length === 32 ? of : null,
     };
     const isUnknown = (field: string) => unknown.some((name) => field.startsWith(`${name}=`));
     const understood = [host, state, ...rest.filter((field) => !isUnknown(field))].join(" ");
     // A field that was not understood would be missing when the line is formatted again.
-    return isHour(correctedMs ?? hourMs) && formatLine(line, hourMs) === understood
+    return isHour(correctedMs ?? hourStartMs) && formatLine(line, hourStartMs) === understood
       ? { ...line, unknown }
       : undefined;
   } catch {
@@ -220,23 +220,23 @@ export const parseLine = (
   }
 };
 
-const isHour = (ms: number) => ms % hourLengthMs === 0;
+const isHour = (ms: number) => ms % hourMs === 0;
 
 /** Returns the start of an hour as text: RFC 3339 without a fraction. */
-export const hourText = (hourMs: number): string =>
-  new Date(hourMs).toISOString().replace(".000Z", "Z");
+export const hourText = (hourStartMs: number): string =>
+  new Date(hourStartMs).toISOString().replace(".000Z", "Z");
 
 /** A leaf of the log: an hour and the tree of its lines. */
 export interface LogEntry {
   version: StatementVersion;
-  hourMs: number;
+  hourStartMs: number;
   lines: number;
   root: Uint8Array;
 }
 
 /** Writes the entry of an hour: the leaf of the log, without a line feed. */
-export const formatEntry = ({ version, hourMs, lines, root }: LogEntry): string =>
-  `svc-completeness-v${version} ${hourText(hourMs)} ${lines} ${root.toBase64()}`;
+export const formatEntry = ({ version, hourStartMs, lines, root }: LogEntry): string =>
+  `svc-completeness-v${version} ${hourText(hourStartMs)} ${lines} ${root.toBase64()}`;
 
 /** Reads an entry; undefined unless it is exactly what `formatEntry` writes, of a whole hour. */
 export const parseEntry = (text: string): LogEntry | undefined => {
@@ -245,11 +245,12 @@ export const parseEntry = (text: string): LogEntry | undefined => {
   const root = decodeBase64(encoded);
   const entry = {
     version,
-    hourMs: Date.parse(hour),
+    hourStartMs: Date.parse(hour),
     lines: Number(lines),
     root: root ?? new Uint8Array(),
   } as const;
-  if (!isHour(entry.hourMs) || !isSizeText(lines) || entry.root.length !== 32) return undefined;
+  if (!isHour(entry.hourStartMs) || !isSizeText(lines) || entry.root.length !== 32)
+    return undefined;
   return formatEntry(entry) === text ? entry : undefined;
 };
 

@@ -1,6 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { concatBytes, equalBytes } from "#kit/bytes.ts";
-import { hourMs as hourLengthMs } from "#kit/clock.ts";
+import { hourMs } from "#kit/clock.ts";
 import { type AccountBody, AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
 import { accountPayload, statedLosses } from "./account.ts";
 import {
@@ -182,15 +182,15 @@ const checkCounts = (
   {
     bodies,
     refused,
-    entry: { version, hourMs: ownMs },
+    entry: { version, hourStartMs: ownMs },
     fault,
   }: { bodies: readonly AccountBody[]; refused: number; entry: LogEntry; fault: ReportFault },
 ) => {
   const { state } = line;
-  const hourMs = line.correctedMs ?? ownMs;
-  const sums = sumHour(hourMs, bodies.map(factsOf));
+  const hourStartMs = line.correctedMs ?? ownMs;
+  const sums = sumHour(hourStartMs, bodies.map(factsOf));
   const isOwn = ({ fromMs }: AccountBody) =>
-    Math.floor(Number(fromMs) / hourLengthMs) * hourLengthMs === hourMs;
+    Math.floor(Number(fromMs) / hourMs) * hourMs === hourStartMs;
   if (!bodies.every((body) => body.stopped || isOwn(body)))
     fault("accounts", "an account is of another hour");
   const status: HourStatus = { state: "complete", shortages: [], binding: [], isClockWrong: false };
@@ -210,7 +210,7 @@ const checkCounts = (
   const binding =
     version > 1
       ? line.queues
-      : [{ queueId: null, fromMs: Math.max(hourMs, firstMs), toMs: hourMs + hourLengthMs }];
+      : [{ queueId: null, fromMs: Math.max(hourStartMs, firstMs), toMs: hourStartMs + hourMs }];
   if (!binding.every((queue) => isCovered(sums, queue.queueId, queue)))
     fault("state", `the line says ${state}, and its accounts lack a part of the hour`);
   const isNamed = (queueId: string) =>

@@ -1,6 +1,6 @@
 /** Verifies the file of a statement (docs/completeness-proof.md) without core, and reports every fault. */
 import { equalBytes } from "#kit/bytes.ts";
-import { hourMs as hourLengthMs } from "#kit/clock.ts";
+import { hourMs } from "#kit/clock.ts";
 import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
 import type { RuleCounts } from "./account.ts";
 import { hourStates } from "./hour-state.ts";
@@ -201,7 +201,7 @@ const verifyHead = async ({ file, checks, result, fault }: Omit<Verifying, "entr
 const verifyHour = ({ file, checks, entry, result: { head }, fault }: Verifying) => {
   const { index, first } = file;
   const { sha256, isHourUnbound } = checks;
-  const { version, hourMs } = entry;
+  const { version, hourStartMs } = entry;
   const { entry: text, proof } = first ?? file;
   if (first === null && index > 0) {
     if (version > 1 || !isHourUnbound)
@@ -212,8 +212,8 @@ const verifyHour = ({ file, checks, entry, result: { head }, fault }: Verifying)
     fault("hour", "the first entry is not that of the log");
     return;
   }
-  const firstMs = parseEntry(text)?.hourMs;
-  if (firstMs === undefined || firstMs + index * hourLengthMs !== hourMs)
+  const firstMs = parseEntry(text)?.hourStartMs;
+  if (firstMs === undefined || firstMs + index * hourMs !== hourStartMs)
     fault("hour", `entry ${index} of the log is that of another hour`);
 };
 
@@ -226,7 +226,7 @@ const readLines = ({ file: { lines }, entry, fault }: Verifying) => {
     const host = of.text.split(" ")[0] ?? "";
     if (line === undefined) fault("line", `line ${of.index} is malformed`, { host });
     else {
-      const isLater = line.correctedMs === null || line.correctedMs < entry.hourMs;
+      const isLater = line.correctedMs === null || line.correctedMs < entry.hourStartMs;
       const isAfter = before === undefined || compareLines(before, line) < 0;
       const follows = at === 0 || (lines[at - 1]?.index ?? 0) < of.index;
       if (!isLater || !isAfter || !follows)

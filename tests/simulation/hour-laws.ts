@@ -235,7 +235,7 @@ const factsOf = (
     accounts.map(({ facts }) => facts),
   );
   return {
-    hourMs: hour,
+    hourStartMs: hour,
     accounts: sums,
     queues,
     revokedMs,

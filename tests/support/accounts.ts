@@ -30,20 +30,20 @@ export const exportThrough = (
 export const storeAccount = async (
   db: Pick<Database, "execute">,
   host: string,
-  hourMs: number,
+  hourStartMs: number,
   changes: StoredAccountChanges = {},
 ): Promise<void> => {
   const {
     queueFull = 0,
     filtered,
     redacted,
-    number = Math.floor(hourMs / 3_600_000),
+    number = Math.floor(hourStartMs / 3_600_000),
     accepted = 1_000,
   } = changes;
   const account = {
-    fromMs: hourMs,
-    toMs: hourMs + 3_600_000,
-    receivedMs: hourMs + 3_601_000,
+    fromMs: hourStartMs,
+    toMs: hourStartMs + 3_600_000,
+    receivedMs: hourStartMs + 3_601_000,
     isStopped: false,
     refused: null,
     isChecked: true,

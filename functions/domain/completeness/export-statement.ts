@@ -162,8 +162,8 @@ async function* readLines(
   }
 }
 
-const damaged = ({ hourMs }: LogEntry, line: number) =>
-  new Error(`the statement of ${hourText(hourMs)} is damaged from line ${line} on`);
+const damaged = ({ hourStartMs }: LogEntry, line: number) =>
+  new Error(`the statement of ${hourText(hourStartMs)} is damaged from line ${line} on`);
 
 /** Hashes all lines, and selects those of a host with the lines before and after them, which show that there are no others. */
 const scanLines = async (
@@ -202,7 +202,7 @@ const formatPage = async (
 ): Promise<string> => {
   const keyOf = ({ host, correctedMs }: StatementLine) => ({
     host,
-    hourMs: correctedMs ?? order.hour.getTime(),
+    hourStartMs: correctedMs ?? order.hour.getTime(),
   });
   // Lines of other hosts only prove which lines the host has.
   const isWanted = ({ host, of }: StatementLine) =>

@@ -22,7 +22,7 @@ import {
   type MatchingHost,
 } from "#functions/store/completeness/report.ts";
 import { countedBefore } from "#functions/store/fleet/counted-time.ts";
-import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
 import { noLosses } from "#proto/completeness/account.ts";
 import { type HourNote, unpackNotes } from "#proto/completeness/hour-note.ts";
 import {
@@ -44,7 +44,7 @@ import { readCountingRules } from "../fleet/rules.ts";
 
 /** An hour of a host: its settled state, what is missing, and the accounts that core still has. */
 export interface ReportedHour {
-  hourMs: number;
+  hourStartMs: number;
   state: HourState | null;
   note: HourNote | undefined;
   accounts: readonly HourAccount[];
@@ -92,18 +92,18 @@ export const readHourStatuses = async (
 ): Promise<DecidedHour[]> => {
   const hosts = [...new Set(hours.map(({ host }) => host))];
   const [facts, all] = await Promise.all([findHostFacts(db, hosts), findHourAccounts(db, hours)]);
-  return hours.flatMap(({ host, hourMs }) => {
+  return hours.flatMap(({ host, hourStartMs }) => {
     const known = facts.get(host);
     if (known === undefined) return [];
     const { lastSeenMs, ...times } = known;
-    const accounts = all.get(hourKey({ host, hourMs })) ?? [];
-    const sums = sumHour(hourMs, accounts.map(factsOf));
+    const accounts = all.get(hourKey({ host, hourStartMs })) ?? [];
+    const sums = sumHour(hourStartMs, accounts.map(factsOf));
     const isSilent = lastSeenMs === null || lastSeenMs < silentBeforeMs;
     const status = stateOfHour(
-      { ...times, hourMs, accounts: sums, outages, isSilent, exports },
+      { ...times, hourStartMs, accounts: sums, outages, isSilent, exports },
       nowMs,
     );
-    return [{ host, hourMs, accounts, sums, status }];
+    return [{ host, hourStartMs, accounts, sums, status }];
   });
 };
 
@@ -130,13 +130,13 @@ export const reportHostHours = async (
     listExports(db),
   ]);
   const facts = accounts.map((account) => ({ ...factsOf(account), account }));
-  const hours = settledHours(days, range, enrolled).map(({ hourMs, state, note }) => {
-    const endMs = hourMs + hourLengthMs;
+  const hours = settledHours(days, range, enrolled).map(({ hourStartMs, state, note }) => {
+    const endMs = hourStartMs + hourMs;
     const own = facts.filter(({ fromMs, toMs, isStopped }) =>
-      isStopped ? toMs > hourMs && fromMs < endMs : fromMs >= hourMs && fromMs < endMs,
+      isStopped ? toMs > hourStartMs && fromMs < endMs : fromMs >= hourStartMs && fromMs < endMs,
     );
-    const sums = own.length === 0 ? null : sumHour(hourMs, own);
-    return { hourMs, state, note, accounts: own.map(({ account }) => account), sums };
+    const sums = own.length === 0 ? null : sumHour(hourStartMs, own);
+    return { hourStartMs, state, note, accounts: own.map(({ account }) => account), sums };
   });
   return { host, hours, exports };
 };
@@ -145,7 +145,7 @@ const daysOf = ({ fromMs, toMs }: HourRange) => ({ from: dayAt(fromMs), to: dayA
 
 /** A settled hour. */
 export interface SettledHour {
-  hourMs: number;
+  hourStartMs: number;
   state: HourState | null;
   note: HourNote | undefined;
 }
@@ -159,16 +159,17 @@ const settledHours = (
   const known = new Map(
     days.map((row) => [row.day, { states: row.states, notes: unpackNotes(row.details) }]),
   );
-  const hours = Array.from({ length: (toMs - fromMs) / hourLengthMs }, (_, index) => {
-    const hourMs = fromMs + index * hourLengthMs;
-    const row = known.get(dayAt(hourMs));
-    const hour = (hourMs % dayMs) / hourLengthMs;
-    return { hourMs, state: stateOfByte(row?.states[hour]), note: row?.notes.get(hour) };
+  const hours = Array.from({ length: (toMs - fromMs) / hourMs }, (_, index) => {
+    const hourStartMs = fromMs + index * hourMs;
+    const row = known.get(dayAt(hourStartMs));
+    const hour = (hourStartMs % dayMs) / hourMs;
+    return { hourStartMs, state: stateOfByte(row?.states[hour]), note: row?.notes.get(hour) };
   });
-  const firstMs = hours.find(({ state }) => state !== null)?.hourMs ?? toMs;
+  const firstMs = hours.find(({ state }) => state !== null)?.hourStartMs ?? toMs;
   const { enrolledMs = firstMs, revokedMs = Number.POSITIVE_INFINITY } = enrolled ?? {};
-  const isOfHost = (hourMs: number) => hourMs + hourLengthMs > enrolledMs && hourMs < revokedMs;
-  return hours.filter(({ hourMs, state }) => state !== null || isOfHost(hourMs));
+  const isOfHost = (hourStartMs: number) =>
+    hourStartMs + hourMs > enrolledMs && hourStartMs < revokedMs;
+  return hours.filter(({ hourStartMs, state }) => state !== null || isOfHost(hourStartMs));
 };
 
 /** A host with matching hours, all its hours of the range, and the queues whose accounts these wait for. */
@@ -199,7 +200,7 @@ const withHours = async (
 const openQueuesOf = (queues: readonly QueueFacts[], settled: readonly SettledHour[]): string[] => {
   const last = settled.findLast(({ state }) => state !== null && pendingStates.includes(state));
   if (last === undefined) return [];
-  const endMs = last.hourMs + hourLengthMs;
+  const endMs = last.hourStartMs + hourMs;
   return queues
     .filter(
       (queue) => queue.endMs === null && (queue.accountedThroughMs ?? 0) < endMs - toleranceMs,
@@ -212,12 +213,12 @@ const nextSettlingMs = async ({
   db,
   clock,
 }: Pick<Core, "db" | "clock">): Promise<number | null> => {
-  const { hourMs, enrolledMs } = await findSettling(db);
+  const { hourStartMs, enrolledMs } = await findSettling(db);
   if (enrolledMs === null) return null;
   // A core that has settled nothing begins with the newest hour that is due.
-  const afterMs = hourMs === null ? clock.now() - graceMs - hourLengthMs : hourMs;
-  const nextMs = Math.max(afterMs + hourLengthMs, enrolledMs);
-  return Math.floor(nextMs / hourLengthMs) * hourLengthMs + hourLengthMs + graceMs;
+  const afterMs = hourStartMs === null ? clock.now() - graceMs - hourMs : hourStartMs;
+  const nextMs = Math.max(afterMs + hourMs, enrolledMs);
+  return Math.floor(nextMs / hourMs) * hourMs + hourMs + graceMs;
 };
 
 /** Returns the number of hosts in each state for each hour, and a page of the hosts with matching hours. */

@@ -40,7 +40,7 @@ import {
 import type { Database, Executor } from "#functions/store/database/database.ts";
 import { deleteOldQueues, endAbandonedQueues } from "#functions/store/ingest/queues.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
-import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
 import { type HourNote, packNotes, unpackNotes } from "#proto/completeness/hour-note.ts";
 import {
   byteOfState,
@@ -96,13 +96,13 @@ export const settleHours = async (
     const again = await settleAgain(core, rules, { ...before, keptFromMs });
     const { hours: settledAgain, ...reached } = again;
     progress = { ...before, ...reached };
-    const newest = Math.floor((rules.nowMs - graceMs) / hourLengthMs) * hourLengthMs - hourLengthMs;
-    const hourMs = before.hourMs === null ? newest : before.hourMs + hourLengthMs;
+    const newest = Math.floor((rules.nowMs - graceMs) / hourMs) * hourMs - hourMs;
+    const hourStartMs = before.hourStartMs === null ? newest : before.hourStartMs + hourMs;
     const report: SettlingReport = settledAgain === 0 ? {} : { again: settledAgain };
-    if (hourMs <= newest) {
-      report.hosts = await settleHour(core, rules, { owner, hourMs });
-      report.hour = new Date(hourMs).toISOString();
-      progress = { ...progress, hourMs };
+    if (hourStartMs <= newest) {
+      report.hosts = await settleHour(core, rules, { owner, hourStartMs });
+      report.hour = new Date(hourStartMs).toISOString();
+      progress = { ...progress, hourStartMs };
       await deleteOldDays(db, new Date(rules.nowMs - retentionDays * dayMs));
       if (keptFromMs !== null) {
         await deleteOldAccounts(db, new Date(keptFromMs - marginMs));
@@ -122,18 +122,18 @@ const accountsKeptFrom = ({ ingest }: Core["config"], nowMs: number) =>
 const settleHour = async (
   core: ReadCore,
   rules: HourRules,
-  { owner, hourMs }: { owner: string; hourMs: number },
+  { owner, hourStartMs }: { owner: string; hourStartMs: number },
 ) => {
   const { db } = core;
   const settle = async (hosts: readonly string[]) => {
-    const days = { from: dayAt(hourMs) - 1, to: dayAt(hourMs) };
+    const days = { from: dayAt(hourStartMs) - 1, to: dayAt(hourStartMs) };
     const open = await findOpenHours(db, hosts, days);
-    const own = hosts.map((host) => ({ host, hourMs }));
-    await decide(core, rules, [...own, ...open.filter((hour) => hour.hourMs !== hourMs)]);
+    const own = hosts.map((host) => ({ host, hourStartMs }));
+    await decide(core, rules, [...own, ...open.filter((hour) => hour.hourStartMs !== hourStartMs)]);
     if ((await claimSettling(db, owner)) === null)
       throw new Error("another core settles the hours");
   };
-  const unenrolled = await listUnenrolledHosts(db, hourMs);
+  const unenrolled = await listUnenrolledHosts(db, hourStartMs);
   for (let at = 0; at < unenrolled.length; at += pageHosts)
     await settle(unenrolled.slice(at, at + pageHosts));
   let settled = unenrolled.length;
@@ -211,7 +211,9 @@ const createHourSet = (range: { fromMs: number; untilMs: number }) => {
       return resumeAt(accounts, hoursMax);
     },
     sorted: (): HostHour[] =>
-      [...hours.values()].sort((a, b) => compareHosts(a.host, b.host) || a.hourMs - b.hourMs),
+      [...hours.values()].sort(
+        (a, b) => compareHosts(a.host, b.host) || a.hourStartMs - b.hourStartMs,
+      ),
   };
 };
 
@@ -228,13 +230,18 @@ const resumeAt = (
 const settleAgain = async (
   core: ReadCore,
   rules: HourRules,
-  { hourMs, receivedBefore, keptFromMs, ...last }: SettlingProgress & { keptFromMs: number | null },
-): Promise<Omit<SettlingProgress, "hourMs"> & { hours: number }> => {
+  {
+    hourStartMs,
+    receivedBefore,
+    keptFromMs,
+    ...last
+  }: SettlingProgress & { keptFromMs: number | null },
+): Promise<Omit<SettlingProgress, "hourStartMs"> & { hours: number }> => {
   const now = new Date(rules.nowMs);
   const delivery = streamDelivery(rules.exports, last);
-  if (hourMs === null || receivedBefore === null)
+  if (hourStartMs === null || receivedBefore === null)
     return { ...deliveryColumns(delivery), hours: 0, receivedBefore: now };
-  const endMs = hourMs + hourLengthMs;
+  const endMs = hourStartMs + hourMs;
   const limits = { hour: new Date(endMs), limit: againMax };
   const since = receivedBefore;
   const received = { since, unseenFrom: belowAll, until: new Date(rules.nowMs + clockSkewMs) };
@@ -248,7 +255,7 @@ const settleAgain = async (
   );
   // Core may no longer have every account of an older hour.
   const whole = [...delivered, ...ofAccounts].filter(
-    (hour) => keptFromMs === null || hour.hourMs >= keptFromMs,
+    (hour) => keptFromMs === null || hour.hourStartMs >= keptFromMs,
   );
   const hours = [...new Map(whole.map((hour) => [hourKey(hour), hour])).values()];
   for (let at = 0; at < hours.length; at += pageHosts)
@@ -272,23 +279,23 @@ const decide = async (core: ReadCore, rules: HourRules, hours: readonly HostHour
 export const storeHours = async (tx: Executor, decided: readonly DecidedHour[]) => {
   const known = decided.filter(({ status }) => status !== null);
   if (known.length === 0) return;
-  const days = known.map(({ hourMs }) => dayAt(hourMs));
+  const days = known.map(({ hourStartMs }) => dayAt(hourStartMs));
   const range = { from: Math.min(...days), to: Math.max(...days) };
   const stored = await findDays(tx, [...new Set(known.map(({ host }) => host))], range);
   const keyOf = ({ host, day }: Pick<DayRow, "host" | "day">) => `${day} ${host}`;
   const rows = new Map(stored.map((row) => [keyOf(row), row]));
   const changes = new Map<number, number[]>();
   const changed = new Map<string, DayRow>();
-  for (const [key, hoursOfDay] of Map.groupBy(known, ({ host, hourMs }) =>
-    keyOf({ host, day: dayAt(hourMs) }),
+  for (const [key, hoursOfDay] of Map.groupBy(known, ({ host, hourStartMs }) =>
+    keyOf({ host, day: dayAt(hourStartMs) }),
   )) {
-    const [{ host, hourMs }] = hoursOfDay as [DecidedHour];
-    const row = rows.get(key) ?? emptyDay(host, dayAt(hourMs));
+    const [{ host, hourStartMs }] = hoursOfDay as [DecidedHour];
+    const row = rows.get(key) ?? emptyDay(host, dayAt(hourStartMs));
     const next = withHours(row, hoursOfDay);
     next.states.forEach((byte, hour) => {
       const was = row.states[hour] ?? 0;
       if (was === byte) return;
-      const at = row.day * dayMs + hour * hourLengthMs;
+      const at = row.day * dayMs + hour * hourMs;
       const counts = changes.get(at) ?? hourStates.map(() => 0);
       if (was > 0) counts[was - 1] = (counts[was - 1] ?? 0) - 1;
       counts[byte - 1] = (counts[byte - 1] ?? 0) + 1;
@@ -315,9 +322,9 @@ const withHours = (row: DayRow, hours: readonly DecidedHour[]): DayRow => {
   const states = new Uint8Array(row.states);
   const notes: Map<number, HourNote> = unpackNotes(row.details);
   let { undelivered, xid } = row;
-  for (const { hourMs, status, sums } of hours) {
+  for (const { hourStartMs, status, sums } of hours) {
     if (status === null) continue;
-    const hour = (hourMs % dayMs) / hourLengthMs;
+    const hour = (hourStartMs % dayMs) / hourMs;
     states[hour] = byteOfState(status.state);
     notes.delete(hour);
     if (status.state === "short")

@@ -118,7 +118,7 @@ const writeHour = async (
   const rules = await readHourRules(core);
   const draft = createDraft(core, { id, hour, owner });
   for await (const hosts of listAllHosts(db, hour)) {
-    const hours = hosts.map((host) => ({ host, hourMs: hour }));
+    const hours = hosts.map((host) => ({ host, hourStartMs: hour }));
     await draft.add(await readHourLines(core, rules, { hours, areCorrections: false }));
   }
   const ownLines = draft.tree.size;
@@ -129,7 +129,7 @@ const writeHour = async (
   }
   const lines = draft.tree.size;
   const root = draft.tree.root();
-  const entry = formatEntry({ version: 2, hourMs: hour, lines, root });
+  const entry = formatEntry({ version: 2, hourStartMs: hour, lines, root });
   await db.transaction(async (tx) => {
     if (!(await lockWriter(tx, owner))) throw new WriterSuperseded();
     const hashes = await listLogHashes(tx);
@@ -261,14 +261,14 @@ const readHourLines = async (
   { hours, areCorrections }: { hours: readonly HostHour[]; areCorrections: boolean },
 ): Promise<StatementLine[]> => {
   const decided = await readHourStatuses({ db }, rules, hours);
-  return decided.flatMap(({ host, hourMs, accounts, sums, status }) => {
+  return decided.flatMap(({ host, hourStartMs, accounts, sums, status }) => {
     if (status === null) return [];
     const hasRecords = sums.xid !== null || sums.streamEnds.length > 0;
     const delivered = rules.exports.flatMap((each) =>
       hasRecords && hasDelivered(sums, each) ? [each.name] : [],
     );
     const digest = accounts.length === 0 ? null : codec.digest(accountsPayload(accounts));
-    const correctedMs = areCorrections ? hourMs : null;
+    const correctedMs = areCorrections ? hourStartMs : null;
     return [lineOf(status, sums, { host, correctedMs, delivered, of: digest })];
   });
 };

@@ -33,7 +33,7 @@ export const reportTrends = async ({ db, clock, config }: ReadCore): Promise<Fle
   const sampled = new Map(
     samples.map((each) => [Math.floor((each.at.getTime() - fromMs) / stepMs), each]),
   );
-  const settled = new Map(hours.map((each) => [each.hourMs, each.hosts]));
+  const settled = new Map(hours.map((each) => [each.hourStartMs, each.hosts]));
   const steps = Array.from({ length: trendSteps.count }, (_, index) => index);
   const pointsOf = (read: (sample: FleetSample) => number | null) =>
     steps.map((index) => {

@@ -72,11 +72,11 @@ export const findIncompleteHours = async (
 /** Groups incomplete hours by the first hour of their trouble, which one of an older core does not name. */
 const troublesOf = (counts: readonly FleetHourCounts[]): Map<number, FleetHourCounts[]> => {
   const troubles = new Map<number, FleetHourCounts[]>();
-  let last = { hourMs: 0, fromMs: 0 };
+  let last = { hourStartMs: 0, fromMs: 0 };
   for (const hour of counts) {
     if (countIncomplete((state) => hour.hosts.get(state)) === 0) continue;
-    const isNear = hour.hourMs - last.hourMs <= troubleGapHours * hourMs;
-    const fromMs = hour.incompleteFromMs ?? (isNear ? last.fromMs : hour.hourMs);
+    const isNear = hour.hourStartMs - last.hourStartMs <= troubleGapHours * hourMs;
+    const fromMs = hour.incompleteFromMs ?? (isNear ? last.fromMs : hour.hourStartMs);
     troubles.set(fromMs, [...(troubles.get(fromMs) ?? []), hour]);
     last = { ...hour, fromMs };
   }
@@ -88,8 +88,8 @@ const lineOfTrouble = async (
   beganMs: number,
   found: readonly FleetHourCounts[],
 ): Promise<FoundLine> => {
-  const fromMs = found[0]?.hourMs ?? 0;
-  const toMs = (found.at(-1)?.hourMs ?? 0) + hourMs;
+  const fromMs = found[0]?.hourStartMs ?? 0;
+  const toMs = (found.at(-1)?.hourStartMs ?? 0) + hourMs;
   const range = { fromMs, toMs, states: incompleteStates, host: null };
   const { rows, total } = await findMatchingHosts(
     db,

@@ -110,9 +110,11 @@ const recordGap = async (of: Uint8Array, from: number, through: number) => {
       ${JSON.stringify({ queue_id: Buffer.from(of).toString("hex"), from, through })}::text::jsonb)`;
 };
 /** Decides on an hour by what the database has. */
-const stateOf = async (hourMs = hour) => {
+const stateOf = async (hourStartMs = hour) => {
   const rules = await readHourRules(test.core);
-  const [decided] = await readHourStatuses(test.core, rules, [{ host: host.identity, hourMs }]);
+  const [decided] = await readHourStatuses(test.core, rules, [
+    { host: host.identity, hourStartMs },
+  ]);
   return decided?.status;
 };
 

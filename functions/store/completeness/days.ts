@@ -66,7 +66,7 @@ export const findOpenHours = async (
   const found = await findDays(db, hosts, range);
   return found.flatMap(({ host, day, states }) =>
     [...states].flatMap((byte, hour) =>
-      openBytes.includes(byte) ? [{ host, hourMs: day * dayMs + hour * hourMs }] : [],
+      openBytes.includes(byte) ? [{ host, hourStartMs: day * dayMs + hour * hourMs }] : [],
     ),
   );
 };
@@ -87,7 +87,7 @@ export const findDeliveredHours = async (
   return rows.flatMap(({ host, day, undelivered }) =>
     Array.from({ length: 24 }, (_, hour) => hour)
       .filter((hour) => (undelivered >> hour) & 1)
-      .map((hour) => ({ host, hourMs: day * dayMs + hour * hourMs })),
+      .map((hour) => ({ host, hourStartMs: day * dayMs + hour * hourMs })),
   );
 };
 
@@ -124,18 +124,18 @@ export const addHourCounts = async (
   tx: Executor,
   changes: ReadonlyMap<number, readonly number[]>,
 ) => {
-  for (const [hourMs, counts] of [...changes].sort(([a], [b]) => a - b)) {
+  for (const [hourStartMs, counts] of [...changes].sort(([a], [b]) => a - b)) {
     const sums = counts.map(
       (count, index) => sql`completeness_hour.hosts[${sql.raw(String(index + 1))}] + ${count}::int`,
     );
     await tx.execute(sql`
-      insert into completeness_hour (hour, hosts) values (${timestamptz(hourMs)}, ${`{${counts.join(",")}}`}::int[])
+      insert into completeness_hour (hour, hosts) values (${timestamptz(hourStartMs)}, ${`{${counts.join(",")}}`}::int[])
       on conflict (hour) do update set hosts = array[${sql.join(sums, sql`, `)}]`);
     await tx.execute(sql`
       update completeness_hour own set incomplete_from = case when ${incompleteHosts} > 0 then coalesce(incomplete_from,
         (select incomplete_from from completeness_hour where incomplete_from is not null and hour < own.hour
           and hour >= own.hour - interval '1 hour' * ${troubleGapHours}::int order by hour desc limit 1), hour) end
-      where hour = ${timestamptz(hourMs)}`);
+      where hour = ${timestamptz(hourStartMs)}`);
   }
 };
 
@@ -143,7 +143,7 @@ export const addHourCounts = async (
 export type SettlingProgress = RowOf<typeof progressColumns>;
 const progressColumns = {
   /** The start of the last settled hour; null for none. */
-  hourMs: orNull(Date.parse),
+  hourStartMs: orNull(Date.parse),
   receivedBefore: orNull(asDate),
   /** The position up to which deliveries from a stream have settled hours; nulls for none. */
   deliveredStream: orNull(String),
@@ -153,12 +153,12 @@ const progressColumns = {
 /** Finds the start of the last settled hour, and when the first host enrolled; null for none. */
 export const findSettling = (
   db: Executor,
-): Promise<{ hourMs: number | null; enrolledMs: number | null }> =>
+): Promise<{ hourStartMs: number | null; enrolledMs: number | null }> =>
   readOne(
     db,
-    { hourMs: orNull(Date.parse), enrolledMs: orNull(Date.parse) },
+    { hourStartMs: orNull(Date.parse), enrolledMs: orNull(Date.parse) },
     sql`
-    select (select hour from completeness_progress) as hour_ms, (select min(enrolled_at) from collector_identity) as enrolled_ms`,
+    select (select hour from completeness_progress) as hour_start_ms, (select min(enrolled_at) from collector_identity) as enrolled_ms`,
   );
 
 const leaseSeconds = 60;
@@ -177,7 +177,7 @@ export const claimSettling = async (
     sql`
     update completeness_progress set owner = ${owner}::uuid, lease_until = clock_timestamp() + interval '1 second' * ${leaseSeconds}::int
     where owner is null or owner = ${owner}::uuid or lease_until < clock_timestamp()
-    returning hour as hour_ms, received_before, delivered_stream, delivered_through`,
+    returning hour as hour_start_ms, received_before, delivered_stream, delivered_through`,
   );
   return progress ?? null;
 };
@@ -186,9 +186,9 @@ export const claimSettling = async (
 export const releaseSettling = async (
   db: Executor,
   owner: string,
-  { hourMs, receivedBefore, deliveredStream, deliveredThrough }: SettlingProgress,
+  { hourStartMs, receivedBefore, deliveredStream, deliveredThrough }: SettlingProgress,
 ) => {
-  const hour = hourMs === null ? sql`null` : timestamptz(hourMs);
+  const hour = hourStartMs === null ? sql`null` : timestamptz(hourStartMs);
   const before = receivedBefore === null ? sql`null` : timestamptz(receivedBefore);
   await db.execute(sql`
     update completeness_progress set owner = null, hour = ${hour}, received_before = ${before},

@@ -23,7 +23,7 @@ const settle = (hours: readonly (readonly [host: string, hour: number, state: Ho
         const at = first + hour * hourMs;
         return {
           host,
-          hourMs: at,
+          hourStartMs: at,
           accounts: [],
           sums: sumHour(at, []),
           status: { state, shortages: [], binding: [], isClockWrong: false },

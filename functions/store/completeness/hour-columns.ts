@@ -5,7 +5,7 @@
  * - A host keeps its index.
  */
 import { sql } from "drizzle-orm";
-import { type Clock, dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
+import { type Clock, dayMs, hourMs } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import { byteOfState } from "#proto/completeness/hour-state.ts";
 import type { Database } from "../database/database.ts";
@@ -140,8 +140,8 @@ const countHours = (
     if (loaded === undefined) continue;
     const { places, words } = loaded;
     const bytes = new Uint8Array(words.buffer);
-    const first = Math.max(0, fromMs / hourLengthMs - day * 24);
-    const until = Math.min(24, toMs / hourLengthMs - day * 24);
+    const first = Math.max(0, fromMs / hourMs - day * 24);
+    const until = Math.min(24, toMs / hourMs - day * 24);
     let counted = -1;
     let count = 0;
     for (let row = 0; row < places.length; row++) {

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { hourMs as hourLengthMs } from "#kit/clock.ts";
+import { hourMs } from "#kit/clock.ts";
 import {
   type AccountFacts,
   abruptEndings,
@@ -28,7 +28,7 @@ import {
 /** A host and the start of an hour, in milliseconds since the Unix epoch. */
 export interface HostHour {
   host: string;
-  hourMs: number;
+  hourStartMs: number;
 }
 
 const milliseconds = (column: string) =>
@@ -226,7 +226,7 @@ const accountOf = ({
   );
 
 /** Returns the key of a host's hour. */
-export const hourKey = ({ host, hourMs }: HostHour): string => `${host}\0${hourMs}`;
+export const hourKey = ({ host, hourStartMs }: HostHour): string => `${host}\0${hourStartMs}`;
 
 /** Finds the accounts that cover hours of hosts, by `hourKey`, each hour's in a fixed order. */
 export const findHourAccounts = async (
@@ -235,19 +235,19 @@ export const findHourAccounts = async (
 ): Promise<Map<string, HourAccount[]>> => {
   const rows = await readRows(
     db,
-    { host: String, hourMs: Date.parse, ...accountColumns },
+    { host: String, hourStartMs: Date.parse, ...accountColumns },
     sql`
-    select w.host, w.hour as hour_ms, ${selectedAccount}
+    select w.host, w.hour as hour_start_ms, ${selectedAccount}
     from unnest(${texts(hours.map(({ host }) => host))},
-      ${arrayLiteral(hours.map(({ hourMs }) => timeOf(hourMs)))}::timestamptz[]) as w (host, hour)
+      ${arrayLiteral(hours.map(({ hourStartMs }) => timeOf(hourStartMs)))}::timestamptz[]) as w (host, hour)
     join ingest_account a on a.host_id = w.host and a.to_at >= w.hour and a.from_at < w.hour + interval '1 hour'
     order by from_at, queue_id, number, sha256`,
   );
   const found = new Map<string, HourAccount[]>();
-  for (const { host, hourMs, ...row } of rows) {
+  for (const { host, hourStartMs, ...row } of rows) {
     const account = accountOf(row);
-    if (!covers(account, hourMs)) continue;
-    const key = hourKey({ host, hourMs });
+    if (!covers(account, hourStartMs)) continue;
+    const key = hourKey({ host, hourStartMs });
     const accounts = found.get(key) ?? [];
     found.set(key, accounts);
     accounts.push(account);
@@ -256,8 +256,8 @@ export const findHourAccounts = async (
 };
 
 /** An account that ends when the hour begins does not cover it. */
-const covers = ({ fromMs, toMs, isStopped }: HourAccount, hourMs: number) =>
-  isStopped ? toMs > hourMs : fromMs >= hourMs && fromMs < hourMs + hourLengthMs;
+const covers = ({ fromMs, toMs, isStopped }: HourAccount, hourStartMs: number) =>
+  isStopped ? toMs > hourStartMs : fromMs >= hourStartMs && fromMs < hourStartMs + hourMs;
 
 /** Finds the accounts of a host that cover a time, in a fixed order. */
 export const findHostAccounts = async (
@@ -306,11 +306,15 @@ export const hoursOf = (
   range: { fromMs: number; untilMs: number },
 ): HostHour[] => {
   const { host, fromMs, toMs, isStopped } = account;
-  const firstHour = Math.floor(fromMs / hourLengthMs) * hourLengthMs;
-  const end = Math.min(range.untilMs, isStopped ? toMs : firstHour + hourLengthMs);
+  const firstHour = Math.floor(fromMs / hourMs) * hourMs;
+  const end = Math.min(range.untilMs, isStopped ? toMs : firstHour + hourMs);
   const hours: HostHour[] = [];
-  for (let hourMs = Math.max(firstHour, range.fromMs); hourMs < end; hourMs += hourLengthMs)
-    hours.push({ host, hourMs });
+  for (
+    let hourStartMs = Math.max(firstHour, range.fromMs);
+    hourStartMs < end;
+    hourStartMs += hourMs
+  )
+    hours.push({ host, hourStartMs });
   return hours;
 };
 

@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
 import {
   byteOfState,
   type HourState,
@@ -64,8 +64,8 @@ const matchingHours = ({ fromMs, toMs, states }: HourFilter): SQL => {
     .map((state) => String.fromCharCode(byteOfState(state)));
   const first = dayAt(fromMs);
   const last = dayAt(toMs - 1);
-  const skipped = (fromMs - first * dayMs) / hourLengthMs;
-  const until = (toMs - last * dayMs) / hourLengthMs;
+  const skipped = (fromMs - first * dayMs) / hourMs;
+  const until = (toMs - last * dayMs) / hourMs;
   const start = sql`(case day when ${first}::int then ${skipped}::int else 0 end)`;
   const end = sql`(case day when ${last}::int then ${until}::int else 24 end)`;
   const decoded = sql`length(translate(encode(substring(states from ${start} + 1 for ${end} - ${start}), 'escape'), ${`\\0${others.join("")}`}, ''))`;
@@ -97,7 +97,7 @@ const lossOf = ({ fromMs, toMs }: HourRange): SQL => sql`(
     where place > 2 and (part ->> 0)::int = any (${`{${recordKinds.join(",")}}`}::int[])) lost
   where d.host_id = found.host_id collate "default" and d.day between ${dayAt(fromMs)}::int and ${dayAt(toMs - 1)}::int
     and get_byte(states, at::int) = ${byteOfShort}::int
-    and day * 24 + at::int >= ${fromMs / hourLengthMs}::int and day * 24 + at::int < ${toMs / hourLengthMs}::int)`;
+    and day * 24 + at::int >= ${fromMs / hourMs}::int and day * 24 + at::int < ${toMs / hourMs}::int)`;
 
 /**
  * Finds a page of hosts with matching hours: those with the largest loss first, then those with the most hours. On most days most hosts have
@@ -153,7 +153,7 @@ export const findMatchingHosts = async (
 
 /** The number of hosts in each state in an hour. */
 export interface FleetHourCounts {
-  hourMs: number;
+  hourStartMs: number;
   hosts: Map<HourState, number>;
   /** The first hour of the trouble that it is of; null unless it is incomplete. */
   incompleteFromMs: number | null;
@@ -166,9 +166,9 @@ export const findHourCounts = async (
 ): Promise<FleetHourCounts[]> => {
   const rows = await readRows(
     db,
-    { hourMs: Date.parse, hosts: asIs<number[]>, incompleteFromMs: orNull(Date.parse) },
+    { hourStartMs: Date.parse, hosts: asIs<number[]>, incompleteFromMs: orNull(Date.parse) },
     sql`
-    select hour as hour_ms, array_to_json(hosts) as hosts, incomplete_from as incomplete_from_ms from completeness_hour
+    select hour as hour_start_ms, array_to_json(hosts) as hosts, incomplete_from as incomplete_from_ms from completeness_hour
     where hour >= ${timestamptz(fromMs)} and hour < ${timestamptz(toMs)} order by hour`,
   );
   return rows.map(({ hosts, ...hour }) => ({

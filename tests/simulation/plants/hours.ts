@@ -17,7 +17,7 @@ const queues = (change: (queues: Facts["queues"]) => Facts["queues"]): Plant => 
 export const hourPlants: Readonly<Record<string, Plant>> = {
   "a lost file does not make an hour short": accounts(() => ({ fileGaps: 0, fileGapBytes: 0 })),
   "an account that ends early covers its hour": accounts(({ accounts: { covered }, ...facts }) => ({
-    covered: covered.map((time) => ({ ...time, toMs: facts.hourMs + hourMs })),
+    covered: covered.map((time) => ({ ...time, toMs: facts.hourStartMs + hourMs })),
   })),
   "what a queue gave up does not make an hour short": accounts(() => ({ missing: 0 })),
   "what a server lost does not make an hour short": accounts(() => ({ lost: 0 })),

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { Problem } from "#functions/problems.ts";
 import type { HourRange } from "#functions/store/completeness/report.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
-import { hourMs as hourLengthMs } from "#kit/clock.ts";
+import { hourMs } from "#kit/clock.ts";
 import type { HourNote } from "#proto/completeness/hour-note.ts";
 import {
   reportHoursDefault,
@@ -21,10 +21,10 @@ export const hourRangeOf = (
   }: { from?: ((now: number) => number) | undefined; to?: ((now: number) => number) | undefined },
   now: number,
 ): HourRange => {
-  const toMs = Math.ceil((to?.(now) ?? now) / hourLengthMs) * hourLengthMs;
-  const asked = from === undefined ? toMs - reportHoursDefault * hourLengthMs : from(now);
-  const fromMs = Math.floor(asked / hourLengthMs) * hourLengthMs;
-  const hours = (toMs - fromMs) / hourLengthMs;
+  const toMs = Math.ceil((to?.(now) ?? now) / hourMs) * hourMs;
+  const asked = from === undefined ? toMs - reportHoursDefault * hourMs : from(now);
+  const fromMs = Math.floor(asked / hourMs) * hourMs;
+  const hours = (toMs - fromMs) / hourMs;
   if (hours < 1)
     throw new Problem("validation_failed", {
       errors: [{ path: "from", message: "must be before to" }],

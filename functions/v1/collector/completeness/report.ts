@@ -9,7 +9,7 @@ import {
 } from "#functions/domain/completeness/report-completeness.ts";
 import { type CsvColumns, csvRoute } from "#functions/http/csv.ts";
 import { listFields, resource } from "#functions/http/resource.ts";
-import { hourMs as hourLengthMs, rfc3339 } from "#kit/clock.ts";
+import { hourMs, rfc3339 } from "#kit/clock.ts";
 import {
   type HourState,
   hourStates,
@@ -56,15 +56,15 @@ export const completenessReports = (core: Pick<Core, "config" | "db" | "clock" |
             generated_at: rfc3339(now),
             from: rfc3339(range.fromMs),
             to: rfc3339(range.toMs),
-            settled_until: last === undefined ? null : rfc3339(last.hourMs + hourLengthMs),
+            settled_until: last === undefined ? null : rfc3339(last.hourStartMs + hourMs),
             settles_at: settlesMs === null ? null : rfc3339(settlesMs),
             hosts:
               last === undefined
                 ? 0
                 : [...last.hosts.values()].reduce((sum, count) => sum + count, 0),
             hosts_listed: total,
-            hours: counts.map(({ hourMs, hosts: byState }) => ({
-              from: rfc3339(hourMs),
+            hours: counts.map(({ hourStartMs, hosts: byState }) => ({
+              from: rfc3339(hourStartMs),
               hosts: Object.fromEntries([...byState].filter(([, count]) => count > 0)),
             })),
             items: hosts.map((host) => stripView(host, filter.states)),
@@ -116,9 +116,13 @@ const stripView = (
     device_id: name?.deviceId ?? null,
     hours,
     worst: worst?.state
-      ? { from: rfc3339(worst.hourMs), state: worst.state, shortages: shortageViews(worst.note) }
+      ? {
+          from: rfc3339(worst.hourStartMs),
+          state: worst.state,
+          shortages: shortageViews(worst.note),
+        }
       : null,
-    from: rfc3339(settled[0]?.hourMs ?? 0),
+    from: rfc3339(settled[0]?.hourStartMs ?? 0),
     runs: runsOf(settled),
     open_queues: openQueues,
   };
@@ -164,7 +168,7 @@ const shortageText = (shortages: readonly Shortage[], kind: Shortage["kind"]) =>
 };
 
 const columns: CsvColumns<MatchingHour> = {
-  hour: ({ hourMs }) => rfc3339(hourMs),
+  hour: ({ hourStartMs }) => rfc3339(hourStartMs),
   identity: ({ host }) => host,
   identity_id: ({ name }) => name?.identityId ?? null,
   device_id: ({ name }) => name?.deviceId ?? null,

@@ -4,7 +4,7 @@ import { readStatement } from "#functions/domain/completeness/export-statement.t
 import { downloadRoute } from "#functions/http/download.ts";
 import { scope } from "#functions/http/resource.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
-import { hourMs as hourLengthMs } from "#kit/clock.ts";
+import { hourMs } from "#kit/clock.ts";
 import { Identifier, QueryFlag, QueryInteger } from "#proto/values.ts";
 
 /** `GET /v1/collector/completeness/statements/{hour}`: the signed statement of an hour, for `svc-server verify-completeness`; audited. */
@@ -32,7 +32,7 @@ export const readStatementRoute = (
     problems: ["not_found"],
     open: async ({ params, query: { host, accounts, since } }, by) => {
       const at = params.hour(core.clock.now());
-      const hour = new Date(at - (at % hourLengthMs));
+      const hour = new Date(at - (at % hourMs));
       const withAccounts = accounts || host !== undefined;
       const texts = await readStatement(core, { hour, host, since, withAccounts }, by);
       return { name: "statement", asked: { host }, at: hour, texts };

@@ -76,10 +76,10 @@ export const hostQueues = (core: ConfiguredCore) =>
   }));
 
 const hourView = (
-  { hourMs, state, note, accounts, sums }: ReportedHour,
+  { hourStartMs, state, note, accounts, sums }: ReportedHour,
   exports: readonly NamedExport[],
 ): HostHourView => ({
-  from: rfc3339(hourMs),
+  from: rfc3339(hourStartMs),
   state,
   shortages: shortageViews(note),
   figures:
