@@ -29,15 +29,12 @@ import {
   listHosts,
   listUnenrolledHosts,
 } from "#functions/store/completeness/hour-facts.ts";
-import { findFirstHour, type StatementRow } from "#functions/store/completeness/log.ts";
 import {
   findChangedAccounts,
-  findDeliveredAccounts,
   findDeliveredInStream,
   findLateAccounts,
-  type SettlingAccount,
 } from "#functions/store/completeness/settled-hours.ts";
-import type { Database, Executor } from "#functions/store/database/database.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import { deleteOldQueues, endAbandonedQueues } from "#functions/store/ingest/queues.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
@@ -45,19 +42,19 @@ import { type HourNote, packNotes, unpackNotes } from "#proto/completeness/hour-
 import {
   byteOfState,
   clockSkewMs,
-  type ExportPlace,
   graceMs,
   hourStates,
   incompleteStates,
   stateOfByte,
 } from "#proto/completeness/hour-state.ts";
-import { compareHosts } from "#proto/completeness/statement-line.ts";
+import { resumeAt } from "./changed-hours.ts";
 import {
   type DecidedHour,
   type HourRules,
   readHourRules,
   readHourStatuses,
 } from "./report-completeness.ts";
+import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
 /** The result of a call. */
 interface SettlingReport {
@@ -145,83 +142,6 @@ const settleHour = async (
   }
   return settled;
 };
-
-/** Hours whose state changed after their statement, and how far accounts have been followed. */
-interface SettledHours {
-  /** Sorted by host and hour. */
-  hours: HostHour[];
-  receivedBefore: Date;
-  deliveredBelow: bigint | null;
-  deliveredStream: string | null;
-  deliveredThrough: bigint | null;
-}
-
-/** Hours that a statement corrects at most; the next statement resumes where it stopped. */
-const hoursMax = 100_000;
-
-/** Finds the hours before `hour` whose accounts were received, delivered, rejected or lost since the last statement. */
-export const findSettledHours = async (
-  db: Database,
-  { hour, last, rules }: { hour: number; last: StatementRow | undefined; rules: HourRules },
-): Promise<SettledHours> => {
-  const now = new Date(rules.nowMs);
-  const slowest = slowestExport(rules.exports);
-  const delivery = streamDelivery(rules.exports, last);
-  const firstHour = await findFirstHour(db);
-  if (last === undefined || firstHour === undefined) {
-    const columns = deliveryColumns(delivery);
-    return { ...columns, hours: [], receivedBefore: now, deliveredBelow: slowest };
-  }
-  const settled = createHourSet({ fromMs: firstHour.getTime(), untilMs: hour });
-  const query = { hour: new Date(hour), limit: hoursMax };
-  const { receivedBefore: since, seenBelow: unseenFrom } = last;
-  const late = await findLateAccounts(db, { ...query, since, unseenFrom, until: now });
-  const nextLate = settled.add(late);
-  const from = last.deliveredBelow ?? slowest;
-  const hasAdvanced = from !== null && slowest !== null && slowest > from;
-  const delivered = hasAdvanced
-    ? await findDeliveredAccounts(db, { ...query, from, below: slowest })
-    : [];
-  const nextDelivered = settled.add(delivered);
-  const inStream = delivery ? await findDeliveredInStream(db, { ...query, ...delivery }) : [];
-  const nextInStream = settled.add(inStream);
-  const nextChanged = settled.add(await findChangedAccounts(db, { ...query, since }));
-  const receivedBefore = Math.min(
-    ...[nextLate, nextChanged].map((next) => next?.receivedMs ?? rules.nowMs),
-  );
-  return {
-    ...deliveryColumns(delivery, nextInStream),
-    hours: settled.sorted(),
-    receivedBefore: new Date(receivedBefore),
-    // Never goes back, although a new export may begin further behind.
-    deliveredBelow: nextDelivered?.xid ?? (slowest === null || hasAdvanced ? slowest : from),
-  };
-};
-
-/** Collects the hours of accounts, each once, until it has `hoursMax`. */
-const createHourSet = (range: { fromMs: number; untilMs: number }) => {
-  const hours = new Map<string, HostHour>();
-  return {
-    /** Adds the hours of one query's accounts. Returns the account at which the next statement resumes the query. */
-    add(accounts: readonly SettlingAccount[]): SettlingAccount | undefined {
-      for (const account of accounts) {
-        if (hours.size >= hoursMax) return account;
-        for (const hour of hoursOf(account, range)) hours.set(hourKey(hour), hour);
-      }
-      return resumeAt(accounts, hoursMax);
-    },
-    sorted: (): HostHour[] =>
-      [...hours.values()].sort(
-        (a, b) => compareHosts(a.host, b.host) || a.hourStartMs - b.hourStartMs,
-      ),
-  };
-};
-
-/** Returns the account at which a query with this limit must resume; undefined if it returned everything. */
-const resumeAt = (
-  accounts: readonly SettlingAccount[],
-  limit: number,
-): SettlingAccount | undefined => (accounts.length === limit ? accounts.at(-1) : undefined);
 
 /**
  * Decides again on hours with late accounts, hours that every export has delivered since, and hours with records that a backend has
@@ -349,62 +269,3 @@ const withHours = (row: DayRow, hours: readonly DecidedHour[]): DayRow => {
     incompleteHours: states.filter(isIncomplete).length,
   };
 };
-
-/** Returns the position of the slowest export from PostgreSQL; null without one. */
-export const slowestExport = (exports: readonly ExportPlace[]): bigint | null =>
-  lowestOf(exports, null);
-
-/** Returns the lowest position of the exports from a stream; from PostgreSQL if `stream` is null. */
-const lowestOf = (exports: readonly ExportPlace[], stream: string | null) =>
-  exports.reduce<bigint | null>(
-    (lowest, each) =>
-      each.stream === stream && (lowest === null || each.position < lowest)
-        ? each.position
-        : lowest,
-    null,
-  );
-
-/** The position up to which deliveries from a stream have settled hours; nulls for none. */
-interface DeliveryColumns {
-  deliveredStream: string | null;
-  deliveredThrough: bigint | null;
-}
-
-/** A range of a stream that every export from it has delivered. */
-interface StreamDelivery {
-  stream: string;
-  from: bigint;
-  through: bigint;
-}
-
-/** Returns the range of a stream that has been delivered since `last`, at first an empty one; null if no export reads a stream. */
-export const streamDelivery = (
-  exports: readonly ExportPlace[],
-  last: DeliveryColumns | undefined,
-): StreamDelivery | null => {
-  const streams = exports.flatMap(({ stream }) => (stream === null ? [] : [stream]));
-  const isSame = streams.some((name) => name === last?.deliveredStream);
-  const stream = isSame ? last?.deliveredStream : streams[0];
-  const slowest = stream ? lowestOf(exports, stream) : null;
-  if (!stream || slowest === null) return null;
-  const from = deliveredFrom(last, { isSame, slowest });
-  return { stream, from, through: slowest < from ? from : slowest };
-};
-
-const deliveredFrom = (
-  last: DeliveryColumns | undefined,
-  { isSame, slowest }: { isSame: boolean; slowest: bigint },
-): bigint => {
-  if (isSame) return last?.deliveredThrough ?? slowest;
-  // A stream that replaces another is settled from its beginning.
-  return last?.deliveredStream ? 0n : slowest;
-};
-
-/** Returns the position up to which a delivery has settled hours: all of it, or what is before the account `next`. */
-export const deliveryColumns = (
-  delivery: StreamDelivery | null,
-  next?: SettlingAccount,
-): DeliveryColumns => ({
-  deliveredStream: delivery?.stream ?? null,
-  deliveredThrough: next ? next.streamEnd - 1n : (delivery?.through ?? null),
-});

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { deliveryColumns, slowestExport, streamDelivery } from "./settle-hours.ts";
+import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
 const at = (stream: string | null, position: bigint) => ({ stream, position });
 const reached = (deliveredStream: string | null, deliveredThrough: bigint | null) => ({

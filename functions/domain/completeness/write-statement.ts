@@ -52,8 +52,8 @@ import {
   type StatementLine,
 } from "#proto/completeness/statement-line.ts";
 import { recordAudit } from "../audit/audit-log.ts";
+import { findChangedHours } from "./changed-hours.ts";
 import { type HourRules, readHourRules, readHourStatuses } from "./report-completeness.ts";
-import { findSettledHours } from "./settle-hours.ts";
 
 /** The parts of core that write statements. */
 export type StatementCore = ConfiguredCore & {
@@ -122,7 +122,7 @@ const writeHour = async (
     await draft.add(await readHourLines(core, rules, { hours, areCorrections: false }));
   }
   const ownLines = draft.tree.size;
-  const { hours: corrected, ...reached } = await findSettledHours(db, { hour, last, rules });
+  const { hours: corrected, ...reached } = await findChangedHours(db, { hour, last, rules });
   for (let at = 0; at < corrected.length; at += linesOfChunk) {
     const hours = corrected.slice(at, at + linesOfChunk);
     await draft.add(await readHourLines(core, rules, { hours, areCorrections: true }));
