@@ -50,6 +50,7 @@ import {
   renewalNotConfigured,
 } from "../renewal/renewals.ts";
 import { type BundleTries, createBundleRenewal } from "./bundle-renewal.ts";
+import type { DiagAnswer } from "./diag-answer.ts";
 import { createDirectiveFollower } from "./follow-directives.ts";
 import {
   type ConfigReport,
@@ -57,7 +58,6 @@ import {
   measureUsage,
   type ProcessFacts,
 } from "./heartbeat-report.ts";
-import type { DiagAnswer } from "./supervisor.ts";
 
 const callTimeoutMs = 30_000;
 const unknownCertificate = "certificate_unknown";

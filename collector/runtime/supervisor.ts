@@ -12,7 +12,6 @@ import type { LineLog } from "#kit/line-log.ts";
 import type { Log } from "#kit/log.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import { caChannels } from "#proto/management/ca-bundle.ts";
-import { type DiagRefusal, diagBytesMax } from "#proto/management/diag.ts";
 import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import { watchFiles } from "../config/file-watch.ts";
 import { isUsable, loadConfig, sourceSettings, type UsableConfig } from "../config/load-config.ts";
@@ -27,6 +26,7 @@ import { createSourceSet, type SourceSet } from "../sources/source-set.ts";
 import { type StatusSocket, serveStatus } from "../status/status-socket.ts";
 import { composeStatus } from "./compose-status.ts";
 import { type CoreSession, openCoreSession } from "./core-session.ts";
+import { composeDiagAnswer } from "./diag-answer.ts";
 import type { ProcessFacts } from "./heartbeat-report.ts";
 import { drainAccounts, keepAccounts } from "./keep-accounts.ts";
 import {
@@ -390,22 +390,4 @@ const reload = async (options: SupervisorOptions, running: Running, next: Usable
   state.effectiveHash = next.runningConfigHash;
   if (keepsSession) running.session.reportChange();
   else running.session = await openSession(options, running);
-};
-
-/** The answer to core's request for diagnostics: what `diag` prints, or why not. */
-export type DiagAnswer = { bundle: string } | { refusal: DiagRefusal };
-
-/** Composes the answer of a collector that runs with `running`. Forbidden if either that config or the one on disk says so. */
-const composeDiagAnswer = async (
-  running: UsableConfig,
-  env: SupervisorOptions["env"],
-): Promise<DiagAnswer> => {
-  const onDisk = await loadConfig(running.path, env);
-  if ([running, onDisk].some(({ config }) => config?.management.remoteDiag === false))
-    return { refusal: "forbidden" };
-  const { composeDiagBundle } = await import("../status/diag-bundle.ts");
-  const bundle = JSON.stringify(await composeDiagBundle(onDisk, env));
-  return Buffer.byteLength(JSON.stringify(bundle)) > diagBytesMax
-    ? { refusal: "too_large" }
-    : { bundle };
 };
