@@ -27,6 +27,7 @@ import {
   type FrameToCommit,
   isOfSession,
   queueKey,
+  queueKeyOfHex,
   queuesIn,
 } from "./decide-batch.ts";
 import { type HourCounts, prepareHourCount } from "./hours.ts";
@@ -244,8 +245,8 @@ const findQueues = async (
 };
 
 const setCursors = (queues: Map<string, BatchQueue>, rows: readonly Record<string, string>[]) => {
-  for (const { host_id, queue, cursor, session = "" } of rows) {
-    const state = queues.get(`${host_id}\0${queue}`);
+  for (const { host_id = "", queue = "", cursor, session = "" } of rows) {
+    const state = queues.get(queueKeyOfHex(host_id, queue));
     if (state === undefined || cursor === undefined) continue;
     state.cursor = state.initial = BigInt(cursor);
     state.session = session;
@@ -278,7 +279,7 @@ const movesOf = (
     );
     const digests = digestsOf(blocks);
     const added = textArray(
-      moved.map(({ hostId, queueHex }) => digests.get(`${hostId}\0${queueHex}`) ?? ""),
+      moved.map(({ hostId, queueHex }) => digests.get(queueKeyOfHex(hostId, queueHex)) ?? ""),
     );
     const counted = `${stored}, ${rejected}, ${discarded}, ${added}`;
     steps.push(

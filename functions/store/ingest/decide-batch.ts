@@ -50,7 +50,12 @@ export interface BatchQueue {
 }
 
 /** Returns a unique key of a queue: host ids contain no NUL. */
-export const queueKey = ({ hostId, queueId }: QueueName): string => `${hostId}\0${queueId.toHex()}`;
+export const queueKey = ({ hostId, queueId }: QueueName): string =>
+  queueKeyOfHex(hostId, queueId.toHex());
+
+/** Returns the key of a queue whose id is in hex. */
+export const queueKeyOfHex = (hostId: string, queueHex: string): string =>
+  `${hostId}\0${queueHex}`;
 
 /** Returns the queues of a batch at their expected cursors; those without an expected one as new. */
 export const queuesIn = (
