@@ -26,7 +26,7 @@ import {
   operatorActor,
   recordAudit,
 } from "../audit/audit-log.ts";
-import type { FoundLine, FoundNow } from "./lines.ts";
+import type { FindNow, FoundLine, FoundNow } from "./lines.ts";
 
 /** A line may be gone for so long before its claim ends. */
 const goneMsMax = 5 * minuteMs;
@@ -57,12 +57,14 @@ export const takeLine = async (
   core: WriteCore,
   by: By,
   { key, note }: ClaimBody,
-  findNow: (anew?: "anew") => Promise<FoundNow>,
+  findNow: FindNow,
 ): Promise<ClaimRow> => {
-  const find = async (anew?: "anew") =>
-    (await findNow(anew)).lines.find((each) => each.key === key);
+  const lineOf = ({ lines }: FoundNow) => lines.find((each) => each.key === key);
   // Another core may have found it since.
-  const line = requireFound((await find()) ?? (await find("anew")), "line");
+  const line = requireFound(
+    lineOf(await findNow()) ?? lineOf(await findNow({ isFresh: true })),
+    "line",
+  );
   return core.db.transaction(async (tx) => {
     const row: ClaimRow = {
       id: uuidv7(core),
@@ -113,7 +115,7 @@ const audit = (
 /** Ends the claims whose lines are gone, and returns how many. During an outage of core it ends none. */
 export const endClaims = async (
   core: WriteCore,
-  findNow: () => Promise<FoundNow>,
+  findNow: FindNow,
 ): Promise<number> => {
   if ((await findClaims(core.db)).length === 0) return 0;
   const found = await findNow();

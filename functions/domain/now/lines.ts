@@ -21,6 +21,9 @@ export interface FoundNow extends Pick<NowReport, "strip" | "hosts" | "silenced"
   hold: Outage | undefined;
 }
 
+/** Finds what needs a person, or returns what it found lately; with `isFresh`, always finds it. */
+export type FindNow = (how?: { isFresh: true }) => Promise<FoundNow>;
+
 /** Returns the address of the hosts of a filter. */
 export const fleetPath = (filter: FleetFilter): string => {
   const params = filterToParams(filter);

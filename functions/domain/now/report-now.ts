@@ -14,7 +14,7 @@ import {
 } from "./deployment-lines.ts";
 import { describeSilenced, findWatchLines } from "./firing-watches.ts";
 import { type FleetNow, findLosses, findWorseStates, readFleetNow } from "./fleet-lines.ts";
-import type { FoundLine, FoundNow } from "./lines.ts";
+import type { FindNow, FoundLine, FoundNow } from "./lines.ts";
 import { changesStrip, dataStrip, fleetStrip } from "./strip.ts";
 
 /** The parts of core that report what needs a person. */
@@ -74,11 +74,8 @@ const sourcesOf = (core: NowCore): readonly Source[] => [
   },
 ];
 
-/**
- * Creates the function that finds what needs a person, or returns what it found lately unless it looks anew. What fails or is slow is a line
- * of its own, and hides no other.
- */
-export const createNowFinder = (core: NowCore): ((anew?: "anew") => Promise<FoundNow>) => {
+/** Creates the function that finds what needs a person. What fails or is slow is a line of its own, and hides no other. */
+export const createNowFinder = (core: NowCore): FindNow => {
   const { clock, log } = core;
   const sources = sourcesOf(core);
   const running = new Map<string, Promise<unknown>>();
@@ -116,17 +113,20 @@ export const createNowFinder = (core: NowCore): ((anew?: "anew") => Promise<Foun
       hold,
     };
   };
-  const { viewsShared } = core;
+  return shareFound(core, findNow);
+};
+
+/** Shares what was found among callers, if core shares views. */
+const shareFound = ({ viewsShared, clock, log }: NowCore, findNow: FindNow): FindNow => {
   if (viewsShared === undefined) return findNow;
   let last: FoundNow | undefined;
-  const shared = { clock: viewsShared.clock, ms: sharedMs };
   const findAgain = async (_: null) => {
     last = await findNow();
     return last;
   };
-  const find = shareNextRun(findAgain, String, shared);
-  return (anew) => {
-    if (anew) return findAgain(null);
+  const find = shareNextRun(findAgain, String, { clock: viewsShared.clock, ms: sharedMs });
+  return (how) => {
+    if (how?.isFresh) return findAgain(null);
     const run = find(null);
     if (last === undefined || Math.abs(clock.now() - last.at) > keptMs) return run;
     run.catch((err: unknown) => log.warn({ err }, "Now could not be read"));
