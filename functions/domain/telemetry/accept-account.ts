@@ -124,10 +124,10 @@ export const createAccountAcceptor = (
     const arrived = await examine(core, { caller, sent, stream, isLimited });
     const { name, read, fault } = arrived;
     const isNamed = fault === undefined && read?.fault !== "malformed";
-    const lock = await ranges.read(name, isNamed ? read?.firstSequence : undefined);
-    const findEarlier = await readEarlierIds(ranges, read, isNamed ? arrived.earlierIds : []);
-    const found = { lock, findEarlier, sink: ranges.sink, mayKeep: refusals.take };
-    return core.db.transaction((tx) => settle(core, tx, arrived, found));
+    const lockRange = await ranges.read(name, isNamed ? read?.firstSequence : undefined);
+    const countEarlier = await readEarlierIds(ranges, read, isNamed ? arrived.earlierIds : []);
+    const found = { lockRange, countEarlier, sink: ranges.sink, mayKeep: refusals.take };
+    return core.db.transaction((tx) => decideAndStore(core, tx, arrived, found));
   };
 };
 
@@ -139,24 +139,24 @@ interface RowContext {
 }
 
 /** Decides on an account and stores it in the transaction that locks its queue. */
-const settle = async (
+const decideAndStore = async (
   core: AccountCore,
   tx: Executor,
   arrived: ArrivedAccount,
   {
-    lock,
-    findEarlier,
+    lockRange,
+    countEarlier,
     sink,
     mayKeep,
   }: Pick<RowContext, "sink"> & {
-    lock: Awaited<ReturnType<AccountRanges["read"]>>;
-    findEarlier: Awaited<ReturnType<typeof readEarlierIds>>;
+    lockRange: Awaited<ReturnType<AccountRanges["read"]>>;
+    countEarlier: Awaited<ReturnType<typeof readEarlierIds>>;
     mayKeep(hostId: string): boolean;
   },
 ): Promise<AccountAnswer> => {
   const { read, stream, name } = arrived;
   await limitLockWaits(tx);
-  const locked = await lock(tx);
+  const locked = await lockRange(tx);
   const own = stream && equalBytes(stream.queueId, name.queueId) ? stream : undefined;
   // The host then opens the queue again, and reports what a database or a stream that went back has lost.
   if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
@@ -170,7 +170,7 @@ const settle = async (
     if (isKnown && read?.isEnd) await recordEnd(tx, read, new Date(core.clock.now()));
     return { through, refused: "" };
   }
-  const earlier = await findEarlier(tx, state.last);
+  const earlier = await countEarlier(tx, state.last);
   await storeAccount(core, tx, arrived, decision, { state, isKnown, earlier, sink, mayKeep });
   if (decision.kind === "accepted") return { through: name.number, refused: "" };
   return { through: decision.isLinked ? name.number : through, refused: decision.fault };
