@@ -284,6 +284,61 @@ const createStreamRunner = (
     return accept({ ...examined, frame: { ...examined.frame, sessionId } });
   };
 
+  /** Creates the steps of a stream, and what notes that their answers were sent. */
+  const createSteps = (
+    caller: Caller,
+    {
+      stream,
+      channel,
+      disconnected,
+    }: {
+      stream: ReturnType<typeof streams.enter>;
+      channel: ReturnType<typeof statuses.open>;
+      disconnected: AbortSignal;
+    },
+  ) => {
+    let queue: OpenedQueue | undefined;
+    const unsent = incomplete.begin(caller.identity, disconnected);
+    let unsentBytes = 0;
+    let lastFrame: Promise<Ack | undefined> = Promise.resolve(undefined);
+    const steps = {
+      mayAccept: stream.mayAccept,
+      async open(claims: Open): Promise<ForwardAnswer> {
+        checkClaims(claims, caller.identity, limits);
+        // Hours wait for no account that this core would not take.
+        claims.sendsAccounts &&= offered.takesAccounts;
+        queue = await sink.open(claims, () => disconnected.aborted || stream.signal.aborted);
+        if (claims.takesDirectives) channel.takeDirectives();
+        return {
+          case: "opened",
+          value: create(OpenedSchema, {
+            ...offered,
+            cursor: queue.cursor,
+            leftCursors: queue.left?.map(({ cursor }) => cursor) ?? [],
+          }),
+        };
+      },
+      async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
+        const accepted = acceptOf(queue, frame);
+        lastFrame = accepted;
+        const ack = await accepted;
+        unsentBytes += ackBytes(ack);
+        unsent.hold(unsentBytes, false);
+        return { case: "ack", value: ack };
+      },
+      status: channel.receive,
+      account: accountHandlersOf(caller, () => ({ queue, lastFrame })),
+      untilReadable: (...signals: AbortSignal[]) =>
+        budget.untilReadable(caller.identity, ...signals),
+    };
+    const noteSent = (answers: readonly ForwardAnswer[]) => {
+      for (const { case: kind, value } of answers)
+        if (kind === "ack") unsentBytes -= ackBytes(value);
+      unsent.hold(unsentBytes, false);
+    };
+    return { steps, noteSent };
+  };
+
   const run = async function* (
     requests: AsyncIterable<readonly DecodeMessage[]>,
     caller: Caller,
@@ -301,49 +356,14 @@ const createStreamRunner = (
       // An answer that is unsent then is never sent, and nothing resumes this generator.
       disconnected.addEventListener("abort", leave, { once: true });
       try {
-        let queue: OpenedQueue | undefined;
-        const unsent = incomplete.begin(caller.identity, disconnected);
-        let unsentBytes = 0;
-        let lastFrame: Promise<Ack | undefined> = Promise.resolve(undefined);
-        const steps = {
-          mayAccept: stream.mayAccept,
-          async open(claims: Open): Promise<ForwardAnswer> {
-            checkClaims(claims, caller.identity, limits);
-            // Hours wait for no account that this core would not take.
-            claims.sendsAccounts &&= offered.takesAccounts;
-            queue = await sink.open(claims, () => disconnected.aborted || stream.signal.aborted);
-            if (claims.takesDirectives) channel.takeDirectives();
-            return {
-              case: "opened",
-              value: create(OpenedSchema, {
-                ...offered,
-                cursor: queue.cursor,
-                leftCursors: queue.left?.map(({ cursor }) => cursor) ?? [],
-              }),
-            };
-          },
-          async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
-            const accepted = acceptOf(queue, frame);
-            lastFrame = accepted;
-            const ack = await accepted;
-            unsentBytes += ackBytes(ack);
-            unsent.hold(unsentBytes, false);
-            return { case: "ack", value: ack };
-          },
-          status: channel.receive,
-          account: accountHandlersOf(caller, () => ({ queue, lastFrame })),
-          untilReadable: (...signals: AbortSignal[]) =>
-            budget.untilReadable(caller.identity, ...signals),
-        };
+        const { steps, noteSent } = createSteps(caller, { stream, channel, disconnected });
         for await (const answers of forward(requests, steps, {
           abort: stream.signal,
           disconnected,
           pushed,
         })) {
           yield answers;
-          for (const { case: kind, value } of answers)
-            if (kind === "ack") unsentBytes -= ackBytes(value);
-          unsent.hold(unsentBytes, false);
+          noteSent(answers);
         }
       } finally {
         leave();

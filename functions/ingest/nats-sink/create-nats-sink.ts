@@ -111,6 +111,28 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const restores = createRestoreDetector(manager, names.envelopes);
   const atStart = await checkStreams(manager, settings);
   await restores.isFound(atStart);
+  const publisher = createPublisher({ connection, clock, observe });
+  const acked = createAckedMessages(manager, atStart[0]);
+  const onAcked = (message: AckedMessage) => {
+    acked.note(message);
+    restores.noteStored(message);
+  };
+  const streams = createQueueStreams({ ...needs, manager, publisher, streams: names, onAcked });
+  const views = createViews(streams.load);
+  const mutex = createKeyedMutex();
+  const losses = createLossReports({
+    ...needs,
+    acked,
+    cursorOf: (queue) =>
+      mutex.run(queueKey(queue), async () => {
+        const view = await streams.load(queue);
+        await streams.findChains(view);
+        return view.cursor;
+      }),
+  });
+  // It may have gone back while no core ran.
+  void losses.compare(atStart[0], true);
+  const restoreListeners = new Set<() => void>();
   const inspect = async (round: number) => {
     const infos = await checkStreams(manager, settings).catch((error: unknown) => {
       if (!isStreamMissing(error)) throw error;
@@ -131,26 +153,6 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     await inspectServers(round);
     return infos;
   };
-  const publisher = createPublisher({ connection, clock, observe });
-  const acked = createAckedMessages(manager, atStart[0]);
-  const onAcked = (message: AckedMessage) => {
-    acked.note(message);
-    restores.noteStored(message);
-  };
-  const streams = createQueueStreams({ ...needs, manager, publisher, streams: names, onAcked });
-  const mutex = createKeyedMutex();
-  const losses = createLossReports({
-    ...needs,
-    acked,
-    cursorOf: (queue) =>
-      mutex.run(queueKey(queue), async () => {
-        const view = await streams.load(queue);
-        await streams.findChains(view);
-        return view.cursor;
-      }),
-  });
-  // It may have gone back while no core ran.
-  void losses.compare(atStart[0], true);
   const counts = createStoredCounts({
     connect: needs.connectCommitter,
     clock,
@@ -159,11 +161,9 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   });
   const { waiting } = publisher;
   const health = createHealth({ ...needs, waiting, inspect });
-  const views = createViews(streams.load);
   const stopped = new AbortController();
   const counting = counts.run(stopped.signal);
   const watching = watchExportLags({ manager, db, clock, stream: names.envelopes }, stopped.signal);
-  const restoreListeners = new Set<() => void>();
   const parts: SinkParts = { ...needs, streams, views, counts, losses };
   const commit = createCommit(parts);
   const { open, openLeft } = createOpens(parts);

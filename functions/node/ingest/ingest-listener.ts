@@ -157,6 +157,7 @@ export const startIngestListener = async (options: IngestListenerOptions) => {
     if (rejected) refuse(arrival.exchange(), rejected);
     else arrival.serve();
   };
+  const stalled = resetStalled(options.stalledMs ?? 30_000);
   /** Serves a request once its connection has been admitted and a slot acquired. */
   const receive = (arrival: Arrival, connection: Connection) => {
     const call = connection.enter();
@@ -179,7 +180,6 @@ export const startIngestListener = async (options: IngestListenerOptions) => {
     clock,
     log,
   });
-  const stalled = resetStalled(options.stalledMs ?? 30_000);
   containFailures(server, ingest.refused);
   server.on("request", (request: Exchange["request"], response: Exchange["response"]) => {
     const exchange = { request, response };
