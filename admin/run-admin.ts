@@ -45,8 +45,8 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     const command = commandAt(program, path).description(summary);
     for (const option of options) command.addOption(option);
     if (formats !== usualFormats) formatsOf.set(command, formats);
-    command.action(async (...given: unknown[]) => {
-      const names = given.slice(0, -2).flat() as string[];
+    command.action(async (...received: unknown[]) => {
+      const names = received.slice(0, -2).flat() as string[];
       const isDefault = program.getOptionValueSource("output") === "default";
       const format = isDefault ? formats[0] : program.getOptionValue("output");
       if (!formats.includes(format))

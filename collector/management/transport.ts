@@ -92,33 +92,21 @@ const exchangeJson = async (
     ...(request.bearer === undefined ? {} : { authorization: `Bearer ${request.bearer}` }),
     ...(traceparent === undefined ? {} : { traceparent }),
   };
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  aborted.catch(() => undefined);
-  let end: () => void = () => undefined;
-  const abort = () => {
-    reject(signal.reason);
-    end();
-  };
-  signal.addEventListener("abort", abort, { once: true });
   try {
-    signal.throwIfAborted();
-    const exchange = async (): Promise<ManagementResponse> => {
+    return await untilAborted(signal, async (endBy) => {
       const open = request.credentials && options.session?.();
       if (open !== undefined) {
         const { stream, response } = exchangeHttp2(open, url, headers, body);
-        end = () => stream.close(constants.NGHTTP2_CANCEL);
+        endBy(() => stream.close(constants.NGHTTP2_CANCEL));
         return response;
       }
       const socket = await openConnection(url, options, request.credentials, signal);
-      end = () => socket.destroy();
+      endBy(() => socket.destroy());
       if (socket.alpnProtocol !== "h2") return exchangeHttp1(socket, url, headers, body);
       const session = connectHttp2(url.origin, { createConnection: () => socket });
       session.on("error", () => undefined);
       return exchangeHttp2(session, url, headers, body).response;
-    };
-    const response = exchange();
-    response.catch(() => undefined);
-    return await Promise.race([response, aborted]);
+    });
   } catch (error) {
     if (request.signal?.aborted) throw request.signal.reason;
     if (error instanceof ManagementError) throw error;
@@ -130,6 +118,29 @@ const exchangeJson = async (
       });
     const failure = (await clockFailure(error, options)) ?? connectionFailure(error);
     throw new ManagementError(failure, { cause: error });
+  }
+};
+
+/** Runs an exchange, and rejects with the signal's reason as soon as it aborts. Then ends what the exchange uses, as it says by `endBy`. */
+const untilAborted = async (
+  signal: AbortSignal,
+  exchange: (endBy: (end: () => void) => void) => Promise<ManagementResponse>,
+): Promise<ManagementResponse> => {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  aborted.catch(() => undefined);
+  let end: () => void = () => undefined;
+  const abort = () => {
+    reject(signal.reason);
+    end();
+  };
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    signal.throwIfAborted();
+    const response = exchange((endConnection) => {
+      end = endConnection;
+    });
+    response.catch(() => undefined);
+    return await Promise.race([response, aborted]);
   } finally {
     signal.removeEventListener("abort", abort);
     end();

@@ -69,7 +69,7 @@ const idOf = (n: number): string => seededId("b300", n);
 
 /** Returns the id of the seeded rollout in a state. */
 export const seededRolloutId = (state: (typeof seededRollouts)[number]["state"]): string =>
-  idOf(seededRollouts.findIndex((each) => each.state === state));
+  idOf(seededRollouts.findIndex((planned) => planned.state === state));
 
 const waves = [
   { number: 1, percent: 5, soak: 600 },
@@ -93,50 +93,50 @@ export const seedRollouts = async (
   const configs = await db.execute<{ id: string; config_hash: string }>(
     sql`select id, config_hash from collector_config order by id desc limit ${seededRollouts.length}`,
   );
-  for (const [index, each] of seededRollouts.entries()) {
+  for (const [index, planned] of seededRollouts.entries()) {
     const config = configs[index % configs.length];
     if (config === undefined) throw new Error("seed configs first");
-    await db.transaction((tx) => seedOne(tx, { each, index, config, now, entropy }));
+    await db.transaction((tx) => seedOne(tx, { planned, index, config, now, entropy }));
   }
 };
 
 interface Seeding {
-  each: SeededRollout;
+  planned: SeededRollout;
   index: number;
   config: { id: string; config_hash: string };
   now: Date;
   entropy: Entropy;
 }
 
-const endOf = ({ each, now }: Seeding): Date | null => {
-  if (!["completed", "rolled_back", "aborted"].includes(each.state)) return null;
-  return new Date(now.getTime() + ((each.state === "completed" ? 90 : 14) - each.age) * minuteMs);
+const endOf = ({ planned, now }: Seeding): Date | null => {
+  if (!["completed", "rolled_back", "aborted"].includes(planned.state)) return null;
+  return new Date(now.getTime() + ((planned.state === "completed" ? 90 : 14) - planned.age) * minuteMs);
 };
 
-const startOf = ({ each, now }: Seeding): number => now.getTime() - each.age * minuteMs;
+const startOf = ({ planned, now }: Seeding): number => now.getTime() - planned.age * minuteMs;
 
 /** Returns the term of a time after the start. */
 const after = (seeding: Seeding, ms: number) =>
   sql`${new Date(startOf(seeding) + ms).toISOString()}::timestamptz`;
 
 const seedOne = async (tx: Executor, seeding: Seeding): Promise<void> => {
-  const { each, index, config } = seeding;
+  const { planned, index, config } = seeding;
   const id = idOf(index);
   const start = new Date(startOf(seeding));
   const endedAt = endOf(seeding);
   await tx.insert(rollout).values({
     id,
     configId: config.id,
-    filter: each.filter,
-    state: each.state,
-    wave: each.wave,
+    filter: planned.filter,
+    state: planned.state,
+    wave: planned.wave,
     maxFailedPercent: 5,
     conditions: ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"],
-    onBreach: each.state === "rolled_back" ? "roll_back" : "pause",
+    onBreach: planned.state === "rolled_back" ? "roll_back" : "pause",
     gateFrom: start,
     breach: null,
-    reasonCode: each.reason?.code ?? null,
-    reason: each.reason?.detail ?? null,
+    reasonCode: planned.reason?.code ?? null,
+    reason: planned.reason?.detail ?? null,
     createdAt: start,
     createdBy: people.admin.userId,
     createdByWorkload: false,
@@ -146,17 +146,17 @@ const seedOne = async (tx: Executor, seeding: Seeding): Promise<void> => {
   });
   await insertTargets(tx, seeding, id);
   await insertWaves(tx, seeding, id);
-  if (each.reason?.code === "gate_breached") {
-    const at = new Date(startOf(seeding) + breachAfter(each));
-    const breach = await breachOf(tx, { id, wave: each.wave, at });
+  if (planned.reason?.code === "gate_breached") {
+    const at = new Date(startOf(seeding) + breachAfter(planned));
+    const breach = await breachOf(tx, { id, wave: planned.wave, at });
     await tx.update(rollout).set({ breach }).where(sql`id = ${id}::uuid`);
   }
   await recordEvents(tx, seeding, id);
 };
 
 const insertTargets = async (tx: Executor, seeding: Seeding, id: string): Promise<void> => {
-  const { each, index } = seeding;
-  const isReverted = each.state === "rolled_back";
+  const { planned, index } = seeding;
+  const isReverted = planned.state === "rolled_back";
   const at = (ms: number) => after(seeding, ms);
   const stride = sql.raw(String(seededRollouts.length));
   // A host of a later wave waits, or was never reached; every `failedEvery`th host of the others failed.
@@ -173,17 +173,17 @@ const insertTargets = async (tx: Executor, seeding: Seeding, id: string): Promis
       case when status = 'reverted' then ${at(12 * minuteMs)} + later end
     from (
       select *, make_interval(mins => 30 * (wave - 1)) as later, case
-        when refuses then 'skipped'
-        when wave > ${each.wave} then 'pending'
+        when is_skipped then 'skipped'
+        when wave > ${planned.wave} then 'pending'
         when ${isReverted} then 'reverted'
         when failed then 'failed'
-        when wave = ${each.openWave ?? 0} and place % 2 = 0 then 'assigned'
+        when wave = ${planned.openWave ?? 0} and place % 2 = 0 then 'assigned'
         else 'applied' end as status,
-        case when refuses then 'apply_desired_config_off' end as reason
+        case when is_skipped then 'apply_desired_config_off' end as reason
       from (
-        select place, id, place = hosts as refuses,
+        select place, id, place = hosts as is_skipped,
           case when place <= ceil(hosts * 0.05) then 1 when place <= ceil(hosts * 0.25) then 2 else 3 end as wave,
-          case when ${each.failedEvery} = 0 then false else place % greatest(1, ${each.failedEvery}::int) = 0 end as failed
+          case when ${planned.failedEvery} = 0 then false else place % greatest(1, ${planned.failedEvery}::int) = 0 end as failed
         from (
           select id, row_number() over (order by md5(id::text))::int as place, count(*) over ()::int as hosts
           from (select i.id, row_number() over (order by i.id) as n from collector_identity i) numbered
@@ -194,7 +194,7 @@ const insertTargets = async (tx: Executor, seeding: Seeding, id: string): Promis
 };
 
 const insertWaves = async (tx: Executor, seeding: Seeding, id: string): Promise<void> => {
-  const { each, now } = seeding;
+  const { planned, now } = seeding;
   const at = (ms: number) => after(seeding, ms);
   await tx.execute(sql`insert into rollout_wave (rollout_id, number, percent, soak_seconds, targets, pending, assigned, applied, failed,
       skipped, reverted, started_at, soak_until, completed_at)
@@ -204,9 +204,9 @@ const insertWaves = async (tx: Executor, seeding: Seeding, id: string): Promise<
       ),
       sql`, `,
     )},
-      case when number <= ${each.wave} then ${at(0)} + make_interval(mins => 30 * (number - 1)) end,
-      case when number = ${each.wave} and ${each.state === "soaking"} then ${now.toISOString()}::timestamptz + interval '7 minutes' end,
-      case when number < ${each.wave} or (number = ${each.wave} and ${each.state === "completed"})
+      case when number <= ${planned.wave} then ${at(0)} + make_interval(mins => 30 * (number - 1)) end,
+      case when number = ${planned.wave} and ${planned.state === "soaking"} then ${now.toISOString()}::timestamptz + interval '7 minutes' end,
+      case when number < ${planned.wave} or (number = ${planned.wave} and ${planned.state === "completed"})
         then ${at(0)} + make_interval(mins => 30 * number) end
     from (values ${sql.join(
       waves.map(
@@ -219,7 +219,7 @@ const insertWaves = async (tx: Executor, seeding: Seeding, id: string): Promise<
 
 /** Records the events that core would have audited. */
 const recordEvents = async (tx: Executor, seeding: Seeding, id: string): Promise<void> => {
-  const { each, config, entropy } = seeding;
+  const { planned, config, entropy } = seeding;
   const start = startOf(seeding);
   const record = (time: number, entry: AuditEntry) =>
     recordAudits(tx, { clock: { ...systemClock, now: () => time }, entropy }, [entry]);
@@ -231,21 +231,21 @@ const recordEvents = async (tx: Executor, seeding: Seeding, id: string): Promise
   const { id: config_id, config_hash } = config;
   await record(
     start,
-    entry("rollout.create", { config_id, config_hash, filter: each.filter, hosts }),
+    entry("rollout.create", { config_id, config_hash, filter: planned.filter, hosts }),
   );
-  for (const { wave, hosts: started } of waveHosts.filter(({ wave }) => wave <= each.wave))
+  for (const { wave, hosts: started } of waveHosts.filter(({ wave }) => wave <= planned.wave))
     await record(
       start + (wave - 1) * 30 * minuteMs + 1000,
       entry("rollout.wave_start", { wave, hosts: started }),
     );
-  const breachedAt = start + breachAfter(each);
-  if (each.reason?.code === "gate_breached")
-    await record(breachedAt, entry("rollout.breach", { wave: each.wave }));
-  const last = lastActions[each.state];
+  const breachedAt = start + breachAfter(planned);
+  if (planned.reason?.code === "gate_breached")
+    await record(breachedAt, entry("rollout.breach", { wave: planned.wave }));
+  const last = lastActions[planned.state];
   if (last !== undefined)
     await record(endOf(seeding)?.getTime() ?? breachedAt + 1000, {
       ...entry(last, { hosts }),
-      reason: each.reason?.detail ?? null,
+      reason: planned.reason?.detail ?? null,
     });
 };
 

@@ -7,7 +7,6 @@ import {
   clockSkewMs,
   type ExportPlace,
   type ExportRejection,
-  type QueueEnding,
   type QueueFacts,
 } from "#proto/completeness/hour-state.ts";
 import { withLosses } from "#proto/completeness/lost-ranges.ts";
@@ -74,31 +73,11 @@ interface HostFacts extends Omit<RowOf<typeof hostColumns>, "queues" | "first" |
   queues: readonly QueueFacts[];
 }
 
-type QueueRow = [
-  queueId: string,
-  firstSeen: number,
-  ended: number | null,
-  ending: QueueEnding | null,
-  sendsAccounts: boolean,
-  from: number | null,
-  through: number | null,
-];
+type QueueRow = Omit<QueueFacts, "fromMs"> & { firstSeenMs: number; fromMs: number | null };
 
-const queueOf = ([
-  queueId,
-  firstSeen,
-  ended,
-  ending,
-  sendsAccounts,
-  from,
-  through,
-]: QueueRow): QueueFacts => ({
-  queueId,
-  fromMs: from ?? firstSeen,
-  endMs: ended,
-  ending,
-  sendsAccounts,
-  accountedThroughMs: through,
+const queueOf = ({ firstSeenMs, fromMs, ...queue }: QueueRow): QueueFacts => ({
+  ...queue,
+  fromMs: fromMs ?? firstSeenMs,
 });
 
 /**
@@ -122,8 +101,9 @@ export const findHostFacts = async (
     left join collector_identity d on d.identity = w.host
     left join lateral (select last_envelope_at from ingest_host where host_id = w.host offset 0) i on true
     left join lateral (
-      select json_agg(json_build_array(encode(q.queue_id, 'hex'), ${milliseconds("q.first_seen_at")}, ${milliseconds("q.ended_at + coalesce(clock.ahead, '0')")}, q.ending,
-        q.sends_accounts, ${milliseconds("own.from_at")}, ${milliseconds("newest.to_at")}) order by q.queue_id) as queues
+      select json_agg(json_build_object('queueId', encode(q.queue_id, 'hex'), 'firstSeenMs', ${milliseconds("q.first_seen_at")},
+        'endMs', ${milliseconds("q.ended_at + coalesce(clock.ahead, '0')")}, 'ending', q.ending, 'sendsAccounts', q.sends_accounts,
+        'fromMs', ${milliseconds("own.from_at")}, 'accountedThroughMs', ${milliseconds("newest.to_at")}) order by q.queue_id) as queues
       from ingest_queue q
       left join lateral (
         select from_at from ingest_account a where a.host_id = q.host_id and a.queue_id = q.queue_id and a.refused is null
