@@ -97,14 +97,14 @@ export const recordOnly = async (
 
 const putSet = (
   client: FleetClient,
-  { set, revision }: Pick<FleetPlan, "set" | "revision">,
+  { set, revision }: FleetPlan,
   content: AppliedContent,
 ) => putAppliedSet<true>({ client, path: { name: set }, body: { revision, content } });
 
 /** Writes the set of a plan, which renews the lease of this apply. */
 const createSetLease = (
   client: FleetClient,
-  { set, revision: planned }: Pick<FleetPlan, "set" | "revision">,
+  { set, revision: planned }: FleetPlan,
   clock: Pick<Clock, "monotonic">,
 ) => {
   let revision = planned;

@@ -112,7 +112,7 @@ export const compareAssignments = (comparison: PlanComparison): void => {
 
 /** Returns the hosts that still have the config that apply assigned, and to which no file assigns one any more. */
 const clearedHosts = (
-  { before, objects }: Pick<PlanComparison, "before" | "objects">,
+  { before, objects }: PlanComparison,
   wanted: ReadonlyMap<string, WantedHost>,
 ): (FoundHost & { hash: string; entry: Entry })[] =>
   ofKind(before.values(), "host").flatMap((entry) => {

@@ -228,7 +228,7 @@ const pingOrFail = (
     clock,
     pingIntervalMs,
     pingTimeoutMs,
-  }: Pick<GrpcConnectionOptions, "clock" | "pingIntervalMs" | "pingTimeoutMs">,
+  }: GrpcConnectionOptions,
   fail: (reason: GrpcError) => void,
 ): (() => void) => {
   let receivedAt = clock.monotonic();

@@ -204,7 +204,7 @@ const createSessionBundles = (options: CoreSessionOptions, signal: AbortSignal):
 /** Creates the management requests of a session, until `signal` aborts. */
 const createManagementCalls = (
   options: CoreSessionOptions,
-  { session }: Pick<Forwarder, "session">,
+  { session }: Forwarder,
   bundles: SessionBundles,
   signal: AbortSignal,
 ) => {
@@ -325,7 +325,7 @@ const reachesIngestListener = ({ config, trust }: UsableConfig) => {
 
 /** Creates what answers a request of core for diagnostics, once; an answer that is lost is repeated when core repeats the request. */
 const createDiagSender = (
-  { composeDiag, log }: Pick<CoreSessionOptions, "composeDiag" | "log">,
+  { composeDiag, log }: CoreSessionOptions,
   send: (answer: Parameters<typeof callDiag>[2]) => Promise<unknown>,
 ): ((requestId: string) => Promise<void>) => {
   let answered = "";

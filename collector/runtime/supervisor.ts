@@ -266,7 +266,7 @@ const untilUsable = (
 
 /** Waits until the files on disk are a usable config other than the one that runs, and returns it; undefined when the signal aborts. */
 const waitForChange = async (
-  { env, log }: Pick<SupervisorOptions, "env" | "log">,
+  { env, log }: SupervisorOptions,
   { state, session }: Running,
   signal: AbortSignal,
 ): Promise<UsableConfig | undefined> => {

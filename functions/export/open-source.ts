@@ -157,7 +157,7 @@ const connectOn = async (
     connect,
     disconnect,
     silenceMs,
-  }: Pick<PostgresSourceOptions, "connect" | "disconnect" | "silenceMs">,
+  }: PostgresSourceOptions,
 ): Promise<Client> => {
   const client = await connect();
   if (identity === null) return client;

@@ -170,7 +170,7 @@ const followStream = async (
     stream,
     lease,
     log,
-  }: Pick<StreamSourceOptions, "db" | "manager" | "stream" | "lease" | "log">,
+  }: StreamSourceOptions,
   state: StreamState,
 ) => {
   const [own] = (await findStreamExports(db, state.identity)).filter(

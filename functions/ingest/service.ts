@@ -231,7 +231,7 @@ export const createIngestRoutes = (needs: IngestDependencies) => {
 };
 
 /** Counts and translates errors. */
-const createRefusals = ({ observe, log }: Pick<IngestDependencies, "observe" | "log">) => {
+const createRefusals = ({ observe, log }: IngestDependencies) => {
   const count = (error: unknown): ConnectError => {
     const refusal = toConnectError(error);
     // Without a reason it is a protocol error of Connect's own.
@@ -284,19 +284,21 @@ const createStreamRunner = (
     return accept({ ...examined, frame: { ...examined.frame, sessionId } });
   };
 
-  /** Creates the steps of a stream, and what notes that their answers were sent. */
-  const createSteps = (
+  /** Enters a stream: its steps, what ends it, what notes that answers were sent, and what leaves it. */
+  const enter = (
     caller: Caller,
-    {
-      stream,
-      channel,
-      disconnected,
-    }: {
-      stream: ReturnType<typeof streams.enter>;
-      channel: ReturnType<typeof statuses.open>;
-      disconnected: AbortSignal;
-    },
+    disconnected: AbortSignal,
+    send: ((answer: ForwardAnswer) => boolean) | undefined,
   ) => {
+    const stream = streams.enter(caller);
+    const pushed = createPushedAnswers(send);
+    const channel = statuses.open(caller, pushed.push);
+    const leave = () => {
+      channel.close();
+      stream.leave();
+    };
+    // An answer that is unsent then is never sent, and nothing resumes the generator.
+    disconnected.addEventListener("abort", leave, { once: true });
     let queue: OpenedQueue | undefined;
     const unsent = incomplete.begin(caller.identity, disconnected);
     let unsentBytes = 0;
@@ -336,7 +338,7 @@ const createStreamRunner = (
         if (kind === "ack") unsentBytes -= ackBytes(value);
       unsent.hold(unsentBytes, false);
     };
-    return { steps, noteSent };
+    return { steps, ends: { abort: stream.signal, disconnected, pushed }, noteSent, leave };
   };
 
   const run = async function* (
@@ -346,22 +348,9 @@ const createStreamRunner = (
     send?: (answer: ForwardAnswer) => boolean,
   ): AsyncGenerator<ForwardAnswer[]> {
     try {
-      const stream = streams.enter(caller);
-      const pushed = createPushedAnswers(send);
-      const channel = statuses.open(caller, pushed.push);
-      const leave = () => {
-        channel.close();
-        stream.leave();
-      };
-      // An answer that is unsent then is never sent, and nothing resumes this generator.
-      disconnected.addEventListener("abort", leave, { once: true });
+      const { steps, ends, noteSent, leave } = enter(caller, disconnected, send);
       try {
-        const { steps, noteSent } = createSteps(caller, { stream, channel, disconnected });
-        for await (const answers of forward(requests, steps, {
-          abort: stream.signal,
-          disconnected,
-          pushed,
-        })) {
+        for await (const answers of forward(requests, steps, ends)) {
           yield answers;
           noteSent(answers);
         }

@@ -113,7 +113,7 @@ const followTls = (
   });
 
 const followCaBundles = async (
-  { ingest, managementCaBundleFile }: Pick<CoreConfig, "ingest" | "managementCaBundleFile">,
+  { ingest, managementCaBundleFile }: CoreConfig,
   tls: Reloaded<TlsMaterial> | null,
   needs: FollowNeeds,
 ): Promise<FollowedBundle[]> => {

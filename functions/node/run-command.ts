@@ -60,7 +60,7 @@ export const createCommand = (options: CommandSettings): SignerCommand => {
 const executableFault = ({
   command,
   name,
-}: Pick<CommandSettings, "command" | "name">): string | undefined => {
+}: CommandSettings): string | undefined => {
   try {
     const status = statSync(command);
     if (!status.isFile()) return `the ${name} is not a regular file`;

@@ -131,7 +131,7 @@ const checkProfile = (
     identity,
     ttlSeconds,
     now,
-  }: Pick<SigningRequest, "spki" | "identity" | "ttlSeconds" | "now">,
+  }: SigningRequest,
 ) => {
   if (!equalBytes(parts.spki, spki))
     throw new SignerFault("the certificate is for another key than the request's");

@@ -85,7 +85,7 @@ export const createWebApp = (
 
 /** Returns a function that finds the client's address. Warns once about a header from an untrusted peer. */
 const createAddressOf = (
-  { config, log }: Pick<Web, "config" | "log">,
+  { config, log }: Web,
   remoteAddressOf: WebAppOptions["remoteAddressOf"],
 ) => {
   let isWarned = false;
@@ -151,7 +151,7 @@ const health: Handler = (c) => c.json({ status: "ready", checks: [] });
  * seconds. Needs no credentials, so details are only logged.
  */
 const createReadiness = (
-  { config, db, clock, log }: Pick<Web, "config" | "db" | "clock" | "log">,
+  { config, db, clock, log }: Web,
   { core, isStopping }: { core: CoreClient; isStopping(): boolean },
 ): Handler => {
   const passes = async (name: string, check: Promise<unknown>) => {

@@ -262,7 +262,7 @@ const reportUnopened = (
     checkpoints,
     tails,
     unopened,
-  }: Pick<DiscoveryDependencies, "checkpoints" | "tails" | "unopened">,
+  }: DiscoveryDependencies,
   opener: Pick<FileOpener, "failures">,
 ): void => {
   const saved = checkpoints(fileCheckpoints);
@@ -272,7 +272,7 @@ const reportUnopened = (
 };
 
 /** Keeps what truncated files had, by their paths, until a pass has looked for it: what they have now is read afterwards. */
-const createCuts = ({ append, signal }: Pick<DiscoveryDependencies, "append" | "signal">) => {
+const createCuts = ({ append, signal }: DiscoveryDependencies) => {
   const cuts = new Map<string, readonly Position[]>();
   const cutsOf = (path: string) => cuts.get(path) ?? [];
   return {
@@ -304,7 +304,7 @@ const createPruning = (
     clock,
     ledgers,
     signal,
-  }: Pick<DiscoveryDependencies, "append" | "checkpoints" | "clock" | "ledgers" | "signal">,
+  }: DiscoveryDependencies,
   { isInUse, directories }: { isInUse(path: string): boolean; directories: Directories },
 ) => {
   let prunedAt = clock.monotonic();

@@ -112,7 +112,7 @@ export const placeCandidates = async (
 const createDecisions = ({
   ledgers,
   unfinished,
-}: Pick<PlacementContext, "ledgers" | "unfinished">) => {
+}: PlacementContext) => {
   const placement = {
     placed: [] as Placed[],
     checkpoints: [] as Checkpoint[],
@@ -158,7 +158,7 @@ const createDecisions = ({
 
 /** Creates the comparisons of candidates with what is followed. */
 const createComparisons = (
-  { tailsOf, cutsOf, isFollowed }: Pick<PlacementContext, "tailsOf" | "cutsOf" | "isFollowed">,
+  { tailsOf, cutsOf, isFollowed }: PlacementContext,
   placed: readonly Placed[],
 ) => ({
   /** Reports whether a file is followed already, under another name, or has nothing. */

@@ -357,11 +357,20 @@ const readChunk = async (
 const startOfText = ({ offset }: Position, from: number, { markBytes, unit }: Charset): number =>
   offset === 0 ? markBytes : from + (offset % unit.bytes);
 
-/** Returns the position after what was found in a chunk, in which the position before is at `from`. */
+/** What was found in a chunk, in which the position before is at `from`. */
+interface FoundRecords {
+  chunk: Buffer;
+  from: number;
+  found: Lines;
+  text: Charset;
+  shared: Readonly<Record<string, string>>;
+}
+
+/** Returns the position after what was found. */
 const positionAfter = async (
   file: LogFile,
   { path, directory, offset, head, part = 1, size = 0, streams }: Position,
-  { chunk, from, found }: { chunk: Buffer; from: number; found: Lines },
+  { chunk, from, found }: FoundRecords,
 ): Promise<Position> => {
   const { next, partial, container } = found;
   const after = offset - from + next;
@@ -381,19 +390,7 @@ const positionAfter = async (
 /** Returns what was found in a chunk as a batch of the queue. */
 const batchOf = (
   { path, offset, part }: Position,
-  {
-    chunk,
-    from,
-    found,
-    text,
-    shared,
-  }: {
-    chunk: Buffer;
-    from: number;
-    found: Lines;
-    text: Charset;
-    shared: Readonly<Record<string, string>>;
-  },
+  { chunk, from, found, text, shared }: FoundRecords,
   { source, at }: { source: string; at: number },
 ) => {
   const { container } = found;

@@ -90,7 +90,7 @@ export interface BegunTurn {
  */
 const beginTurn = (
   { db, clock, entropy }: WriteCore,
-  { signer, inference }: Pick<Chat, "signer" | "inference">,
+  { signer, inference }: Chat,
   operator: Operator,
   { sessionId, content }: { sessionId: string; content: string },
 ): Promise<BegunTurn> =>

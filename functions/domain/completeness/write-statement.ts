@@ -225,7 +225,7 @@ const appendHead = async (
 };
 
 const noteOf = async (
-  { logSigner }: Pick<StatementCore, "logSigner">,
+  { logSigner }: StatementCore,
   { size, root }: { size: number; root: Uint8Array },
 ): Promise<string | null> =>
   logSigner &&

@@ -339,7 +339,7 @@ export const readForRecords = async (
 
 const planOf = (
   issue: Issue,
-  { known, attestation }: Pick<ReenrollmentFacts, "known" | "attestation">,
+  { known, attestation }: ReenrollmentFacts,
   { ids }: RecordNeeds,
   now: number,
 ): Plan => {

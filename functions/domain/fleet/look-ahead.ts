@@ -133,7 +133,7 @@ const certificatesOf = (
 
 /** Returns the bytes of telemetry at a time, if each day adds as much as the stored ones and retention drops days until then. */
 const telemetryAt = (
-  { telemetryBytes, oldestDay }: Pick<DatabaseFigures, "telemetryBytes" | "oldestDay">,
+  { telemetryBytes, oldestDay }: DatabaseFigures,
   { now, until, retentionDays }: { now: number; until: Date; retentionDays: number | undefined },
 ): FleetAhead["telemetry"] => {
   if (oldestDay === null || retentionDays === undefined) return null;

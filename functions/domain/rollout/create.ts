@@ -32,7 +32,7 @@ import { wavesReach } from "./waves.ts";
 
 /** Parses the selection of a change. Throws 422 `validation_failed` if an empty filter and `all` contradict each other. */
 const parseSelection = (
-  { filter: query, all }: Pick<RolloutBody, "filter" | "all">,
+  { filter: query, all }: RolloutBody,
   now: number,
 ): FleetFilter => {
   const filter = parseFilter(query, now);

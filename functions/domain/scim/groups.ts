@@ -185,7 +185,7 @@ const memberIds = async (tx: Executor, groupId: string): Promise<string[]> =>
   (await findScimMembers(tx, [groupId])).map(({ userId }) => userId);
 
 const rowOf = (
-  { displayName, externalId }: Pick<ScimGroupRow, "displayName" | "externalId">,
+  { displayName, externalId }: ScimGroupRow,
   kept: Pick<ScimGroupRow, "id" | "createdAt" | "updatedAt">,
 ): ScimGroupRow => ({ ...kept, displayName, displayNameKey: lowerAscii(displayName), externalId });
 

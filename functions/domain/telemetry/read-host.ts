@@ -128,7 +128,7 @@ async function* readNewest(
 
 const selectionOf = (
   { clock }: Pick<Core, "clock">,
-  { kind, grep }: Pick<TelemetryQuery, "kind" | "grep">,
+  { kind, grep }: TelemetryQuery,
 ): Select => {
   let scanned = 0;
   return async (envelope) => {
@@ -168,7 +168,7 @@ const countSelected = async (
   core: Needs,
   place: BlockPlace,
   select: Select,
-  { kind, grep }: Pick<TelemetryQuery, "kind" | "grep">,
+  { kind, grep }: TelemetryQuery,
 ) => {
   if (grep === "" && (kind === null || place.kinds.length === 1)) return place.envelopes;
   const envelopes = await readPlace(core, place);

@@ -270,7 +270,7 @@ const laterMigrations = (applied: SchemaRecords["migrations"], files: SchemaFile
     .sort();
 };
 
-const revisionName = ({ definitionsRevision }: Pick<SchemaFiles, "definitionsRevision">) =>
+const revisionName = ({ definitionsRevision }: SchemaFiles) =>
   `definitions_${definitionsRevision}`;
 
 const isKnownRevision = (name: string, { definitionsRevision }: SchemaFiles) =>

@@ -109,7 +109,7 @@ const decodeEnvelopes = (bytes: Uint8Array): Envelope[] => {
 };
 
 const decodeData = (
-  { rawBytes, encoding, data }: Pick<StoredBlock, "rawBytes" | "encoding" | "data">,
+  { rawBytes, encoding, data }: StoredBlock,
   codec: Pick<BlockCodec, "decompress">,
 ) => {
   const bytes = encoding === blockEncodings.zstd ? codec.decompress(data, rawBytes) : data;
