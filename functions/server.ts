@@ -14,7 +14,7 @@ import type { Core } from "./core.ts";
 import { createLogSigner, type LogSigner } from "./domain/completeness/write-statement.ts";
 import { createRestoreCheck } from "./domain/directory/restored.ts";
 import type { LicenseSource } from "./domain/licensing/license.ts";
-import { createEvenStreams } from "./domain/system/even-streams.ts";
+import { createStreamBalancer } from "./domain/system/stream-balancer.ts";
 import { createBundlePublisher } from "./domain/system/publish-ca-bundle.ts";
 import { sendMsMax } from "./domain/watch/deliver.ts";
 import { coreJobsOf, statementJobOf } from "./jobs/core-jobs.ts";
@@ -100,7 +100,7 @@ const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore) => {
     serving.isListening = true;
     const reporting = runJobs(schedule, [
       ["core report", coreReportIntervalMs, report],
-      ["even streams", coreReportIntervalMs, evenStreamsOf(jobsCore, serving, reporter.id)],
+      ["balance streams", coreReportIntervalMs, streamBalancerOf(jobsCore, serving, reporter.id)],
     ]);
     // Before "ready", so that a signal after it never ends the process abruptly.
     const stopped = stopSignal();
@@ -304,13 +304,13 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
   return { http, reporter };
 };
 
-const evenStreamsOf = (core: Core, { ingest }: Serving, id: string) =>
-  createEvenStreams(
+const streamBalancerOf = (core: Core, { ingest }: Serving, id: string) =>
+  createStreamBalancer(
     { clock: core.clock, findReports: () => findCoreReports(core.db) },
     {
       id,
       count: () => ingest?.openStreams() ?? 0,
-      letGo: (count) => ingest?.letStreamsGo(count),
+      release: (count) => ingest?.releaseStreams(count),
     },
   );
 

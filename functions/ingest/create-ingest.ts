@@ -103,7 +103,7 @@ export const createIngest = (needs: IngestNeeds) => {
     /** Ends open streams, so that each host opens its queue again: of a restored database, only they know what it lacks. */
     reopenStreams: streams.reopen,
     /** Ends some streams, whose hosts may find another core. */
-    letStreamsGo: streams.letGo,
+    releaseStreams: streams.release,
     /** For `/readyz/ingest`: whether the sink stores what it receives, and no frame waits too long. */
     health: needs.sink.health,
     /** For `/metrics`: bytes received and not yet committed, and open streams. */

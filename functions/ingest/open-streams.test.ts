@@ -286,10 +286,10 @@ it("D8: gives streams that open after all were ended as long until a recheck suc
 it("let go of others while those before still wait for their last answers", () => {
   const { streams } = start();
   const open = enterMany(streams, 50);
-  streams.letGo(20);
-  streams.letGo(20);
+  streams.release(20);
+  streams.release(20);
   expect(countEnded(open)).toBe(40);
-  streams.letGo(20);
+  streams.release(20);
   expect(countEnded(open)).toBe(50);
   for (const stream of open) expectCode(stream, "stream_moved");
 });

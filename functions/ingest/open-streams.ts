@@ -142,7 +142,7 @@ export const createOpenStreams = ({
     /** Ends all streams with `database_unavailable`: their senders open them again and report what they know to be stored. */
     reopen: () => void endInBatches(new Set(open.keys()), "database_unavailable"),
     /** Ends the oldest `count` streams with `stream_moved`, each after its last answer: their hosts connect again, perhaps to another core. */
-    letGo(count: number) {
+    release(count: number) {
       const staying = open.entries().filter(([, { signal }]) => !signal.aborted);
       for (const [caller] of staying.take(count)) end(caller, "stream_moved", 0);
     },

@@ -182,7 +182,7 @@ describe.each(ingestPaths)(
       await once(staying.call, "data");
       stream.call.write({ frame: frame(queue, 1, 1) });
       await expect.poll(() => moving.ingest.gauges().inFlightBytes).toBeGreaterThan(0);
-      moving.ingest.letStreamsGo(1);
+      moving.ingest.releaseStreams(1);
       commits.resolve();
       const { error, messages } = await stream.ended;
       expect(error).toMatchObject({ code: status.UNAVAILABLE, reason: "stream_moved" });

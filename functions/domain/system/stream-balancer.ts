@@ -18,23 +18,23 @@ interface OwnStreams {
   id: string;
   count(): number;
   /** Ends so many, whose hosts connect again at once. */
-  letGo(count: number): void;
+  release(count: number): void;
 }
 
-/** Creates a tick that lets streams of this core go while it has more than its share, at most 20 a second. */
-export const createEvenStreams = (
+/** Creates a tick that releases streams of this core while it has more than its share, at most 20 a second. */
+export const createStreamBalancer = (
   { clock, findReports }: { clock: Clock; findReports(): Promise<readonly CoreReport[]> },
-  { id, count, letGo }: OwnStreams,
+  { id, count, release }: OwnStreams,
 ) => {
   const known = new Set<string>();
   let vainRounds = 0;
   let vainUntil = 0;
 
-  const letSurplusGo = async (surplus: number, signal: AbortSignal) => {
+  const releaseSurplus = async (surplus: number, signal: AbortSignal) => {
     const before = count();
     const going = Math.min(surplus, perSecond * roundSeconds);
     for (let left = going; left > 0; left -= perSecond) {
-      letGo(Math.min(left, perSecond));
+      release(Math.min(left, perSecond));
       await clock.sleep(1_000, signal);
     }
     await clock.sleep(settleMs, signal);
@@ -53,6 +53,6 @@ export const createEvenStreams = (
     if (added.length > 0 || clock.monotonic() >= vainUntil) vainRounds = 0;
     if (ready.length === 0 || vainRounds >= vainRoundsMax) return undefined;
     const surplus = surplusOf(count(), [count(), ...ready.map(({ streams }) => streams ?? 0)]);
-    return surplus === 0 ? undefined : letSurplusGo(surplus, signal);
+    return surplus === 0 ? undefined : releaseSurplus(surplus, signal);
   };
 };
