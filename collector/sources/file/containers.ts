@@ -22,6 +22,74 @@ interface ContainerOptions extends RecordOptions {
   readonly partialAfterMs: number;
 }
 
+/** Finds the records of a chunk of a container's log from `from` on, as `findRecords` does those of other files. */
+const findContainerRecords = (chunk: Buffer, from: number, options: ContainerOptions): Lines => {
+  const { until, isFull } = options;
+  const complete = recordsIn(chunk, from, options, until === "file" && !isFull);
+  const isPaused = until === "pause" && !isFull;
+  return isPaused && complete.bounds.length === 0 && complete.next === from
+    ? recordsIn(chunk, from, options, true)
+    : complete;
+};
+
+/** How a container's log is read: the attributes of its file, its records, and the most that the attributes of one take. */
+export const containerLog = {
+  attributesOf: containerOf,
+  find: findContainerRecords,
+  attributesBytesMax: 192,
+} as const;
+
+const recordsIn = (
+  chunk: Buffer,
+  from: number,
+  options: ContainerOptions,
+  isFinal: boolean,
+): Lines => {
+  const { charset, until, isFull, isLargest, base, part, streams } = options;
+  const { multiline, partialAfterMs } = options;
+  const { unit } = charset;
+  const lines = findLines(chunk, from, {
+    unit,
+    final: isFinal,
+    stopsAtHole: true,
+    admits: () => true,
+  });
+  // A line of more than 1 MiB is stored as it stands.
+  if (lines.partial || part !== undefined)
+    return findRecords(chunk, from, { ...options, multiline: undefined });
+  const isTorn = isFinal && until === "pause" && lines.next === chunk.length;
+  const isStored = (stream: string, start: number) => base + start < (streams[stream]?.from ?? 0);
+  const outputs = joinPieces(chunk, lines, isStored, isTorn);
+  const isAtHole = endsAtHole(chunk, lines, unit);
+  const endOf = (output: readonly OutputLine[]) => Date.parse(output.at(-1)?.endedAt ?? "");
+  const latest = Math.max(...outputs.values().map(endOf).filter(Number.isFinite));
+  const readStreams = (cutStream?: string) =>
+    new Map(
+      [...outputs].map(([stream, output]) => [
+        stream,
+        readStream(stream, layOut(output), {
+          ...options,
+          part: streams[stream]?.part,
+          isLast:
+            isAtHole ||
+            (until !== "complete" && !isFull) ||
+            latest - endOf(output) >= (multiline?.timeoutMs ?? 0),
+          isLastPiece:
+            isAtHole ||
+            ((until === "pause" || until === "file") && !isFull) ||
+            latest - endOf(output) >= partialAfterMs,
+          isCut: stream === cutStream,
+        }),
+      ]),
+    );
+  const complete = readStreams();
+  const result = found(complete, lines, options);
+  if (result.bounds.length > 0 || !isFull || !isLargest) return result;
+  // No chunk holds a whole record of the stream that keeps the others back: reads again, and cuts that one.
+  const [stuck] = [...complete].find(([, { rest }]) => rest === result.next) ?? [];
+  return stuck === undefined ? result : found(readStreams(stuck), lines, options);
+};
+
 /** A line as the container wrote it, or its beginning. */
 interface OutputLine {
   /** Where its first piece is in the chunk. */
@@ -210,70 +278,3 @@ const found = (
     },
   };
 };
-
-const recordsIn = (
-  chunk: Buffer,
-  from: number,
-  options: ContainerOptions,
-  isFinal: boolean,
-): Lines => {
-  const { charset, until, isFull, isLargest, base, part, streams } = options;
-  const { multiline, partialAfterMs } = options;
-  const { unit } = charset;
-  const lines = findLines(chunk, from, {
-    unit,
-    final: isFinal,
-    stopsAtHole: true,
-    admits: () => true,
-  });
-  // A line of more than 1 MiB is stored as it stands.
-  if (lines.partial || part !== undefined)
-    return findRecords(chunk, from, { ...options, multiline: undefined });
-  const isTorn = isFinal && until === "pause" && lines.next === chunk.length;
-  const isStored = (stream: string, start: number) => base + start < (streams[stream]?.from ?? 0);
-  const outputs = joinPieces(chunk, lines, isStored, isTorn);
-  const isAtHole = endsAtHole(chunk, lines, unit);
-  const endOf = (output: readonly OutputLine[]) => Date.parse(output.at(-1)?.endedAt ?? "");
-  const latest = Math.max(...outputs.values().map(endOf).filter(Number.isFinite));
-  const read = (cut?: string) =>
-    new Map(
-      [...outputs].map(([stream, output]) => [
-        stream,
-        readStream(stream, layOut(output), {
-          ...options,
-          part: streams[stream]?.part,
-          isLast:
-            isAtHole ||
-            (until !== "complete" && !isFull) ||
-            latest - endOf(output) >= (multiline?.timeoutMs ?? 0),
-          isLastPiece:
-            isAtHole ||
-            ((until === "pause" || until === "file") && !isFull) ||
-            latest - endOf(output) >= partialAfterMs,
-          isCut: stream === cut,
-        }),
-      ]),
-    );
-  const complete = read();
-  const result = found(complete, lines, options);
-  if (result.bounds.length > 0 || !isFull || !isLargest) return result;
-  const [stuck] = [...complete].find(([, { rest }]) => rest === result.next) ?? [];
-  return stuck === undefined ? result : found(read(stuck), lines, options);
-};
-
-/** Finds the records of a chunk of a container's log from `from` on, as `findRecords` does those of other files. */
-const findContainerRecords = (chunk: Buffer, from: number, options: ContainerOptions): Lines => {
-  const { until, isFull } = options;
-  const complete = recordsIn(chunk, from, options, until === "file" && !isFull);
-  const isPaused = until === "pause" && !isFull;
-  return isPaused && complete.bounds.length === 0 && complete.next === from
-    ? recordsIn(chunk, from, options, true)
-    : complete;
-};
-
-/** How a container's log is read: the attributes of its file, its records, and the most that the attributes of one take. */
-export const containerLog = {
-  attributesOf: containerOf,
-  find: findContainerRecords,
-  attributesBytesMax: 192,
-} as const;
