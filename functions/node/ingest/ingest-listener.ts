@@ -1,9 +1,7 @@
-/**
+/*
  * The ingest listener: one HTTP/2 port with mutual TLS for the ingest service and for the management requests of collectors. It serves
  * HTTP/1.1 clients too. The TLS certificate alone identifies the caller; headers do not.
  */
-
-import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
   createSecureServer,
@@ -14,23 +12,16 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
-import { promisify } from "node:util";
-import { gunzip } from "node:zlib";
-import { type ConnectError, createContextValues } from "@connectrpc/connect";
-import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
-import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
-import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
+import { createContextValues } from "@connectrpc/connect";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { getRequestListener } from "@hono/node-server";
 import type { HttpContext, Peer } from "#functions/http/request.ts";
 import { callerCertificateKey } from "#functions/ingest/admission.ts";
-import { toConnectError } from "#functions/ingest/connect-error.ts";
 import { directBodiesKey } from "#functions/ingest/direct-bodies.ts";
 import type { IngestRoutes } from "#functions/ingest/service.ts";
-import { Problem, problemCatalog, transportStatus } from "#functions/problems.ts";
+import { Problem } from "#functions/problems.ts";
 import type { Clock } from "#kit/clock.ts";
 import { containFailures } from "#kit/contain-failures.ts";
-import { errorCode } from "#kit/describe-error.ts";
-import { problemDocument } from "#kit/problem-document.ts";
 import { managementBytesMax } from "#proto/management/proof.ts";
 import type { TlsMaterial } from "../follow-files.ts";
 import {
@@ -47,8 +38,10 @@ import {
   callerLimits,
   createIngestConnections,
 } from "./ingest-connections.ts";
-import { bodiesOf, endWithResponse, isReset, resetStalled, resetUnread } from "./ingest-streams.ts";
+import { bodiesOf, endWithResponse, isReset, resetStalled } from "./ingest-streams.ts";
+import { createLimitedGzip } from "./limited-gzip.ts";
 import { type Arrival, arrivalOfStream, isUsualPost } from "./management-streams.ts";
+import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
 
 /** Options of the ingest listener. */
 export interface IngestListenerOptions {
@@ -300,117 +293,4 @@ const unpoolProtocols = (server: object) => {
   const { ALPNProtocols } = server as { ALPNProtocols: Uint8Array };
   // Node copies a typed array to the pool, and any other view to its own buffer.
   Object.assign(server, { ALPNProtocols: new DataView(Uint8Array.from(ALPNProtocols).buffer) });
-};
-
-const inflate = promisify(gunzip);
-/** The smallest chunk that is not a part of Node's pool. */
-const inflateChunkBytes = 64 * 1024;
-/** zlib interleaves concurrent calls: many at once would fill memory with almost complete outputs. */
-const inflatedAtOnceMax = 2;
-
-/**
- * Creates gzip with limited output (G1), whose errors have a reason. Inflates into one chunk with room for one byte more than the trailer's length
- * (RFC 1952): zlib returns to the event loop for each chunk, and copies several.
- */
-const createLimitedGzip = (): typeof compressionGzip => {
-  const waiting: (() => void)[] = [];
-  let running = 0;
-  return {
-    ...compressionGzip,
-    decompress: async (bytes, readMaxBytes) => {
-      if (bytes.length === 0) return new Uint8Array();
-      if (running < inflatedAtOnceMax) running += 1;
-      else await new Promise<void>((resolve) => waiting.push(resolve));
-      try {
-        const length = new DataView(
-          bytes.buffer,
-          bytes.byteOffset + Math.max(0, bytes.length - 4),
-        ).getUint32(0, true);
-        const chunkSize = Math.max(inflateChunkBytes, Math.min(length, readMaxBytes) + 1);
-        return await inflate(bytes, { maxOutputLength: readMaxBytes, chunkSize });
-      } catch (cause) {
-        const tooLarge = errorCode(cause) === "ERR_BUFFER_TOO_LARGE";
-        throw toConnectError(
-          new Problem(tooLarge ? "frame_too_large" : "frame_invalid", { cause }),
-        );
-      } finally {
-        const next = waiting.shift();
-        if (next === undefined) running -= 1;
-        else next();
-      }
-    },
-  };
-};
-
-/** A request of either protocol, and its response. */
-export interface Exchange {
-  request: IncomingMessage | Http2ServerRequest;
-  response: ServerResponse | Http2ServerResponse;
-}
-
-/** Reports whether a request is gRPC or gRPC-Web. */
-const isGrpc = ({ request }: Exchange) => /^application\/grpc\b/i.test(typeOf(request));
-
-/** Reports whether a request has any protocol of Connect. */
-const isRpc = (exchange: Exchange) =>
-  isGrpc(exchange) || /^\/[\w.]+\.[A-Z]\w*\/[A-Z]\w*$/.test(pathOf(exchange.request));
-
-/** Returns the path of a request, without its query. */
-const pathOf = (request: Exchange["request"]) => (request.url ?? "").split("?", 2)[0] ?? "";
-
-const typeOf = ({ headers }: Exchange["request"]) => String(headers["content-type"] ?? "");
-
-/**
- * Answers a request that no handler has received, in its own protocol: the status of gRPC in the headers, the error of Connect in JSON, or
- * a problem document. Reads nothing of its body, and resets a stream that the client is still sending.
- */
-const refuseCall = (exchange: Exchange, problem: Problem, refusal: ConnectError) => {
-  const { request, response } = exchange;
-  if (response.headersSent || response.destroyed) return;
-  if (isGrpc(exchange) && "stream" in request) {
-    const headers = new Headers();
-    setTrailerStatus(headers, refusal);
-    const { stream } = request;
-    if (stream.destroyed || stream.closed) return;
-    stream.respond(
-      { ":status": 200, "content-type": typeOf(request), ...Object.fromEntries(headers) },
-      { endStream: true },
-    );
-    resetUnread(stream);
-    return;
-  }
-  const { status, headers, body } = isRpc(exchange)
-    ? connectAnswer(refusal)
-    : problemAnswer(problem);
-  const connection = "stream" in request ? {} : { Connection: "close" };
-  (response as ServerResponse).writeHead(status, {
-    ...headers,
-    ...connection,
-    "Content-Length": String(body.length),
-  });
-  (response as ServerResponse).end(body);
-  if ("stream" in request) {
-    const { stream } = request;
-    (response as Http2ServerResponse).once("finish", () => resetUnread(stream));
-  }
-};
-
-const connectAnswer = (error: ConnectError) => ({
-  status: codeToHttpStatus(error.code),
-  headers: { "Content-Type": "application/json" },
-  body: Buffer.from(errorToJsonBytes(error, undefined)),
-});
-
-const problemAnswer = (problem: Problem) => {
-  const { title, action } = problemCatalog[problem.code];
-  const status = transportStatus[problem.kind].http;
-  const requestId = randomUUID();
-  const { body, headers } = problemDocument(problem, {
-    status,
-    title,
-    action,
-    requestId,
-    challenge: "",
-  });
-  return { status, headers: { ...headers, "X-Request-Id": requestId }, body: Buffer.from(body) };
 };

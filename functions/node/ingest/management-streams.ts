@@ -12,8 +12,9 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import { answerAdapterError } from "../http/http-listener.ts";
-import type { Exchange, IngestListenerOptions } from "./ingest-listener.ts";
+import type { IngestListenerOptions } from "./ingest-listener.ts";
 import { endWithResponse, resetUnread } from "./ingest-streams.ts";
+import type { Exchange } from "./refuse-call.ts";
 
 /** A request as HTTP/2 delivers it. */
 interface StreamedRequest {
