@@ -13,6 +13,15 @@ export const AbsolutePathVariable = v.pipe(
   v.startsWith("/", "must be an absolute path"),
 );
 
+/** A URL of HTTP. */
+export const WebUrlVariable = v.pipe(
+  TextVariable,
+  v.check(
+    (value) => /^https?:\/\//.test(value) && URL.canParse(value),
+    "must be an http or https URL",
+  ),
+);
+
 /** A URL to which a secret may be sent. */
 export const ConfidentialUrlVariable = v.pipe(
   TextVariable,

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "../confidential-url.ts";
 import { type ConfigFault, type Environment, requireWith, type ValuesOf } from "../env.ts";
 import type { Secret } from "../secret.ts";
-import { HeadersVariable, TextVariable } from "../variables.ts";
+import { HeadersVariable, TextVariable, WebUrlVariable } from "../variables.ts";
 
 /** Where spans go, and how many traces are recorded. */
 export interface TracesConfig {
@@ -12,13 +12,6 @@ export interface TracesConfig {
   samplePercent: number;
 }
 
-const url = v.pipe(
-  TextVariable,
-  v.check(
-    (value) => /^https?:\/\//.test(value) && URL.canParse(value),
-    "must be an http or https URL",
-  ),
-);
 const percent = v.pipe(
   TextVariable,
   v.regex(/^\d{1,3}(\.\d{1,4})?$/, "must be a number from 0 to 100"),
@@ -32,7 +25,7 @@ export const tracesVariables = {
    * OTLP over HTTP: sends [traces](traces.md) there, as `http://localhost:4318/v1/traces`; unset:
    * records none
    */
-  SVC_TRACES_URL: v.optional(url),
+  SVC_TRACES_URL: v.optional(WebUrlVariable),
   /**
    * headers of these requests, `name=value,name=value`, `%2C` for a comma; needs an https URL, or
    * loopback

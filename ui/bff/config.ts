@@ -23,17 +23,11 @@ import {
   SecretVariable,
   TextVariable,
   UuidVariable,
+  WebUrlVariable,
 } from "#kit/variables.ts";
 
-const webUrl = v.pipe(
-  TextVariable,
-  v.check(
-    (value) => /^https?:\/\//.test(value) && URL.canParse(value),
-    "must be an http or https URL",
-  ),
-);
 const plainUrl = v.pipe(
-  webUrl,
+  WebUrlVariable,
   v.check((value) => !/[?#@]/.test(value), "must hold no user, query or fragment"),
 );
 
