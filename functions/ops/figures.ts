@@ -36,9 +36,11 @@ interface Sample {
 /** A query of `/fleet`, so that an operator sees which hosts they are (docs/alerts.md#svcingeststopped). */
 const waitingHosts = "heartbeat:recent queue>0% -forwarding:forwarding -budget:held";
 
+type FiguredCore = Pick<Core, "db" | "reports" | "clock" | "config" | "log">;
+
 /** Returns the figures that alerts and the dashboard need (docs/alerts.md): readiness, own certificates, hosts, rollouts. */
 export const figuresOf = (
-  core: Pick<Core, "db" | "reports" | "clock" | "config" | "log">,
+  core: FiguredCore,
   sources: {
     checks: Readonly<Record<string, readonly Check[]>>;
     credentials(): readonly Pick<ReportedCredential, "name" | "endsAt">[];
@@ -76,7 +78,7 @@ export const figuresOf = (
 ];
 
 /** Returns the numbers of hosts as the pages show them. */
-const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">): Figure[] => [
+const hostFiguresOf = (core: FiguredCore): Figure[] => [
   figureBy("state", "core_hosts", "hosts by state, as on `/fleet`", async () => {
     const { byState } = await summarizeFleet(
       { db: core.db, rules: await readFleetRules(core) },
@@ -118,7 +120,7 @@ const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">):
 ];
 
 /** Watches and their messages (docs/watches.md). */
-const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Figure[] => {
+const watchFiguresOf = ({ reports, clock }: FiguredCore): Figure[] => {
   const readWaiting = singleFlight(() => findWaitingMessages(reports));
   const secondsSince = (at: Date) => Math.max(0, (clock.now() - at.getTime()) / 1000);
   return [
@@ -151,7 +153,7 @@ const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Fi
 };
 
 /** Returns how far exports are behind (docs/export.md); without samples if nothing is exported. Reads once for each scrape. */
-const exportFiguresOf = ({ reports }: Pick<Core, "reports">): Figure[] => {
+const exportFiguresOf = ({ reports }: FiguredCore): Figure[] => {
   const lags = singleFlight(() => findExportLags(reports));
   const figure = (name: string, help: string, read: (lag: ExportLag) => number) =>
     figureBy("export", `core_export_${name}`, help, async () =>

@@ -25,6 +25,13 @@ export interface Credential {
 /** Has a host take the roots of a file that was away while they changed. */
 export const reenrollCommand = "svc-collector enroll --reenroll --ca-bundle FILE";
 
+const bundleOfHosts = {
+  ending: "bundle",
+  change: "a new bundle, twice",
+  docs: "rotate.md#roots-that-hosts-trust",
+  away: reenrollCommand,
+} as const;
+
 /** Every credential that a deployment can have, by the name that metrics and reports give it. */
 export const credentials = {
   ingest_server: {
@@ -37,18 +44,12 @@ export const credentials = {
   ingest_ca_bundle: {
     what: "roots of ingest on hosts",
     variables: ["SVC_INGEST_CA_BUNDLE_FILE"],
-    ending: "bundle",
-    change: "a new bundle, twice",
-    docs: "rotate.md#roots-that-hosts-trust",
-    away: reenrollCommand,
+    ...bundleOfHosts,
   },
   management_ca_bundle: {
     what: "roots of management on hosts",
     variables: ["SVC_MANAGEMENT_CA_BUNDLE_FILE"],
-    ending: "bundle",
-    change: "a new bundle, twice",
-    docs: "rotate.md#roots-that-hosts-trust",
-    away: reenrollCommand,
+    ...bundleOfHosts,
   },
   edge_server: {
     what: "server certificate of the TLS edge",

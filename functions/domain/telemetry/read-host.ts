@@ -93,7 +93,7 @@ async function* batchesOf(
 }
 
 /** Rows of an earlier version have no index by host, so they are searched only for a range with a start. */
-const rowsOf = ({ db }: Pick<Core, "db">, range: HostRange) =>
+const rowsOf = ({ db }: Needs, range: HostRange) =>
   range.from === null ? [] : readHostRows(db, range);
 
 /** Counts backwards to where the newest `limit` envelopes begin, and reads from there. */
@@ -127,7 +127,7 @@ async function* readNewest(
 }
 
 const selectionOf = (
-  { clock }: Pick<Core, "clock">,
+  { clock }: Needs,
   { kind, grep }: TelemetryQuery,
 ): Select => {
   let scanned = 0;
@@ -147,7 +147,7 @@ const selectionOf = (
 
 /** Yields the positions of blocks in a range, reading the database in pages. */
 async function* placesOf(
-  { db }: Pick<Core, "db">,
+  { db }: Needs,
   range: HostRange,
   {
     from,
