@@ -155,7 +155,7 @@ const describeHosts = (hosts: readonly Host[]): string => {
 };
 
 const inBatches = async <Row>(
-  { err }: Pick<Terminal, "err">,
+  { err }: Terminal,
   hosts: readonly Host[],
   send: (batch: readonly Host[]) => Promise<Row[]>,
 ): Promise<Row[]> => {

@@ -187,7 +187,7 @@ const follow = async (
 };
 
 /** Writes to stderr why a rollout has stopped, and what an admin may do. */
-const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: Rollout) => {
+const explain = ({ err }: Terminal, { id, state, reason, breach }: Rollout) => {
   if (reason === null || state === "running" || state === "soaking" || state === "completed")
     return;
   const write = (text: string) => err.write(`${withoutControls(text)}\n`);

@@ -97,7 +97,7 @@ export const recordOnly = async (
 
 const putSet = (
   client: FleetClient,
-  { set, revision }: FleetPlan,
+  { set, revision }: Pick<FleetPlan, "set" | "revision">,
   content: AppliedContent,
 ) => putAppliedSet<true>({ client, path: { name: set }, body: { revision, content } });
 

@@ -24,9 +24,11 @@ export type Column<Row> =
   | `${Member<Row>} as ${string}`
   | Readonly<Record<string, Value<Row>>>;
 
+type HasOutput = Pick<Terminal, "out">;
+
 /** Writes rows as a table or CSV of columns, or as the API returned them. */
 export const printRows = async <Row>(
-  terminal: Pick<Terminal, "out">,
+  terminal: HasOutput,
   options: OutputOptions,
   columns: readonly Column<Row>[],
   rows: readonly Row[],
@@ -45,7 +47,7 @@ interface ListPrinter<Row> {
 
 /** Creates a printer whose output is that of `printRows` for all rows. */
 export const createListPrinter = <Row>(
-  { out }: Pick<Terminal, "out">,
+  { out }: HasOutput,
   { format }: OutputOptions,
   columns: readonly Column<Row>[],
 ): ListPrinter<Row> => {
@@ -102,7 +104,7 @@ const valuesOf = <Row>(column: Column<Row>): (readonly [title: string, value: Va
  * each row when it arrives.
  */
 export const createRowPrinter = <Row>(
-  { out }: Pick<Terminal, "out">,
+  { out }: HasOutput,
   { format }: OutputOptions,
   columns: readonly Column<Row>[],
 ): ((rows: readonly Row[]) => Promise<void>) => {
@@ -121,7 +123,7 @@ export const createRowPrinter = <Row>(
 
 /** Writes one object: a line for each member in a table, else as `printRows` does. */
 export const printRecord = async (
-  { out }: Pick<Terminal, "out">,
+  { out }: HasOutput,
   { format }: OutputOptions,
   record: object,
 ): Promise<void> => {
@@ -137,7 +139,7 @@ export const printRecord = async (
 
 /** Writes core's response, as `printRecord` does. */
 export const printAnswer = async (
-  terminal: Pick<Terminal, "out">,
+  terminal: HasOutput,
   options: OutputOptions,
   answer: Promise<{ data: object }>,
 ): Promise<void> => printRecord(terminal, options, (await answer).data);
@@ -186,7 +188,7 @@ export const plainLines = (text: string): string =>
     .join("\n");
 
 /** Writes a text unchanged to a file; to a terminal without control characters, which could hide lines. */
-export const printText = ({ out }: Pick<Terminal, "out">, text: string): void =>
+export const printText = ({ out }: HasOutput, text: string): void =>
   void out.write(out.columns === undefined ? text : plainLines(text));
 
 /** Characters that control a terminal or reorder its line, except line feeds, which are layout. */

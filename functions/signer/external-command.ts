@@ -93,6 +93,8 @@ export const readSignerAnswer = (answer: Uint8Array): string => {
   );
 };
 
+type CertificateTerms = Pick<SigningRequest, "spki" | "identity" | "ttlSeconds" | "now">;
+
 /**
  * Returns the certificate of one PEM and its issuer. Throws `SignerFault` with the reason unless the certificate is as requested: signed by
  * an authority of the bundle that is valid now, for the request's key, with the identity as its only name, a URI, for client-auth alone,
@@ -100,7 +102,7 @@ export const readSignerAnswer = (answer: Uint8Array): string => {
  */
 const checkIssued = async (
   certificatePem: string,
-  terms: Pick<SigningRequest, "spki" | "identity" | "ttlSeconds" | "now">,
+  terms: CertificateTerms,
   authorities: readonly Authority[],
   cryptography: Cryptography,
 ): Promise<{ parts: CertificateParts; issuer: Authority }> => {
@@ -126,12 +128,7 @@ const checkIssued = async (
 
 const checkProfile = (
   parts: CertificateParts,
-  {
-    spki,
-    identity,
-    ttlSeconds,
-    now,
-  }: SigningRequest,
+  { spki, identity, ttlSeconds, now }: CertificateTerms,
 ) => {
   if (!equalBytes(parts.spki, spki))
     throw new SignerFault("the certificate is for another key than the request's");

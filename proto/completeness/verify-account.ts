@@ -141,7 +141,7 @@ const checkWhole = (
   if (version > 1 && queues.length === 0) fault("state", `the line says ${state} of no queue`);
 };
 
-const nameOf = (host: string, { queueId, number }: AccountBody) =>
+const nameOf = (host: string, { queueId, number }: Pick<AccountBody, "queueId" | "number">) =>
   `${host}\0${queueId.toHex()}/${number}`;
 
 /** Checks that the blocks of an account equal those that core stored, in their order. */

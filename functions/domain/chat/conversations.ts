@@ -51,7 +51,7 @@ export const createConversation = async (
 
 /** Returns one page of the operator's conversations, the last used first. */
 export const browseConversations = (
-  { db }: Pick<WriteCore, "db">,
+  { db }: WriteCore,
   operator: Operator,
   page: PageRequest,
 ): Promise<Paged<ChatSessionRow>> => listChatSessions(db, operator.userId, page);
@@ -84,7 +84,7 @@ export const readConversation = async (
 
 /** Renames a conversation of the operator. Throws 404 `not_found`. */
 export const renameConversation = async (
-  { db }: Pick<WriteCore, "db">,
+  { db }: WriteCore,
   operator: Operator,
   { id, title }: { id: string; title: string },
 ): Promise<ChatSessionRow> => {
@@ -95,7 +95,7 @@ export const renameConversation = async (
 
 /** Deletes a conversation of the operator with its receipts; ends an answer under way. Throws 404 `not_found`. */
 export const deleteConversation = async (
-  { db }: Pick<WriteCore, "db">,
+  { db }: WriteCore,
   operator: Operator,
   id: string,
 ) => {

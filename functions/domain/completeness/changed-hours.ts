@@ -44,16 +44,18 @@ export const findChangedHours = async (
   const changed = createHourSet({ fromMs: firstHour.getTime(), untilMs: hour });
   const query = { hour: new Date(hour), limit: hoursMax };
   const { receivedBefore: since, seenBelow: unseenFrom } = last;
-  const late = await findLateAccounts(db, { ...query, since, unseenFrom, until: now });
-  const nextLate = changed.add(late);
+  const nextLate = changed.add(
+    await findLateAccounts(db, { ...query, since, unseenFrom, until: now }),
+  );
   const from = last.deliveredBelow ?? slowest;
   const hasAdvanced = from !== null && slowest !== null && slowest > from;
   const delivered = hasAdvanced
     ? await findDeliveredAccounts(db, { ...query, from, below: slowest })
     : [];
   const nextDelivered = changed.add(delivered);
-  const inStream = delivery ? await findDeliveredInStream(db, { ...query, ...delivery }) : [];
-  const nextInStream = changed.add(inStream);
+  const nextInStream = changed.add(
+    delivery ? await findDeliveredInStream(db, { ...query, ...delivery }) : [],
+  );
   const nextChanged = changed.add(await findChangedAccounts(db, { ...query, since }));
   const receivedBefore = Math.min(
     ...[nextLate, nextChanged].map((next) => next?.receivedMs ?? rules.nowMs),

@@ -116,7 +116,7 @@ const recordEmptySnapshot = async (
 
 /** Returns the record of a sync that wrote no snapshot: the previous one stays the newest. */
 const failedSync = (
-  { clock }: ConfiguredCore,
+  { clock }: TimedCore,
   last: DirectorySync | undefined,
   end: Pick<DirectorySync, "outcome" | "reasonCode">,
 ): DirectorySync => ({

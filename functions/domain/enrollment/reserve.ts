@@ -339,7 +339,7 @@ export const readForRecords = async (
 
 const planOf = (
   issue: Issue,
-  { known, attestation }: ReenrollmentFacts,
+  { known, attestation }: Pick<ReenrollmentFacts, "known" | "attestation">,
   { ids }: RecordNeeds,
   now: number,
 ): Plan => {

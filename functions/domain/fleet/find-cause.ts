@@ -28,7 +28,7 @@ export const findCommonFactor = async (
 };
 
 /** Reports whether a filter itself selects a value: then all its hosts have it, which explains nothing. */
-const isNamed = (filter: FleetFilter, { kind, value }: CommonFactor) => {
+const isNamed = (filter: FleetFilter, { kind, value }: Pick<CommonFactor, "kind" | "value">) => {
   const { runningConfig, desiredConfig, ...others } = filter;
   const named = { ...others, running_config: runningConfig, desired_config: desiredConfig }[kind];
   return (

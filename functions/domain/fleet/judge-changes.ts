@@ -78,5 +78,5 @@ const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0]
 };
 
 /** Separates changes with few hosts, so that they do not use up the limit of those that can have a verdict. */
-const classOf = ({ kind, hosts }: ChangeRow) =>
+const classOf = ({ kind, hosts }: Pick<ChangeRow, "kind" | "hosts">) =>
   `${kind} ${hosts >= comparedHostsMin}`;

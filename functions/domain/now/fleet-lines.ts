@@ -75,7 +75,7 @@ const filterOf = (trouble: Trouble): FleetFilter =>
 
 const countOf = (
   trouble: Trouble,
-  { byState, needsAttention }: FleetSummary,
+  { byState, needsAttention }: Pick<FleetSummary, "byState" | "needsAttention">,
 ) =>
   trouble === "not_forwarding"
     ? attentionStates.reduce((left, state) => left - (byState.get(state) ?? 0), needsAttention)

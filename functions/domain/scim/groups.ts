@@ -132,7 +132,7 @@ interface GroupWithMembers {
 
 /** Returns one page of the groups. Throws `scim_filter_invalid` for a filter that core does not support. */
 export const listGroups = async (
-  { db }: Pick<ScimCore, "db">,
+  { db }: ScimCore,
   page: ScimPage,
   withMembers: boolean,
 ): Promise<ScimList<GroupWithMembers>> => {
@@ -145,7 +145,7 @@ export const listGroups = async (
 
 /** Returns the members of a group. */
 export const readMembers = (
-  { db }: Pick<ScimCore, "db">,
+  { db }: ScimCore,
   groupId: string,
 ): Promise<ScimMemberRow[]> => findScimMembers(db, [groupId]);
 
@@ -185,7 +185,7 @@ const memberIds = async (tx: Executor, groupId: string): Promise<string[]> =>
   (await findScimMembers(tx, [groupId])).map(({ userId }) => userId);
 
 const rowOf = (
-  { displayName, externalId }: ScimGroupRow,
+  { displayName, externalId }: Pick<ScimGroupRow, "displayName" | "externalId">,
   kept: Pick<ScimGroupRow, "id" | "createdAt" | "updatedAt">,
 ): ScimGroupRow => ({ ...kept, displayName, displayNameKey: lowerAscii(displayName), externalId });
 

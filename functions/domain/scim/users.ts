@@ -92,7 +92,7 @@ export const findUser = async (db: Executor, id: string): Promise<ScimUserRow> =
 
 /** Returns one page of the users. Throws `scim_filter_invalid` for a filter that core does not support. */
 export const listUsers = (
-  { db }: Pick<ScimCore, "db">,
+  { db }: ScimCore,
   page: ScimPage,
 ): Promise<ScimList<ScimUserRow>> => withFilterProblem(() => listScimUsers(db, page));
 

@@ -95,7 +95,7 @@ const faultInChain = (
 const countRange = (
   account: ReadAccount,
   followsGap: boolean,
-  { last, range, facts }: AccountContext,
+  { last, range, facts }: Pick<AccountContext, "last" | "range" | "facts">,
 ): Extract<AccountDecision, { kind: "accepted" }> | AccountFault => {
   const expected = account.accepted - account.ackedBefore;
   const counts = range ?? noCounts;

@@ -103,7 +103,7 @@ export const evaluateWatch = (
 const earlierOf = (a: Date, b: Date): Date => (a < b ? a : b);
 
 /** Reports whether an operator has silenced a watch at a time. */
-const isSilenced = ({ silencedUntil }: WatchRow, now: Date) =>
+const isSilenced = ({ silencedUntil }: Pick<WatchRow, "silencedUntil">, now: Date) =>
   silencedUntil !== null && now < silencedUntil;
 
 /** Returns a watch without a silence that has ended. */

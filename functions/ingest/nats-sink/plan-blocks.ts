@@ -72,7 +72,7 @@ const runsOf = (
 
 const splitToFit = (
   run: EnvelopeRun,
-  { bytesMax, codec }: PlanContext,
+  { bytesMax, codec }: Pick<PlanContext, "bytesMax" | "codec">,
 ): (ReturnType<typeof encodeRun> & { run: EnvelopeRun })[] => {
   const encoded = encodeRun(run, codec);
   if (encoded.data.length <= bytesMax || run.count === 1) return [{ ...encoded, run }];
