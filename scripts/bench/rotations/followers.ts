@@ -31,7 +31,7 @@ interface Peer {
   config: string;
   command(program: string, config: string): StartCommand["command"];
   ready: string;
-  /** Makes the pattern of the log another one. */
+  /** Returns the pattern that the peer is given for that of the log. */
   pattern?(pattern: string): string;
 }
 
