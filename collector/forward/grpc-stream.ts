@@ -224,11 +224,7 @@ const write = (
 /** Pings a silent session; calls `fail` when it does not answer. Returns what to call when bytes arrive. */
 const pingOrFail = (
   session: ClientHttp2Session,
-  {
-    clock,
-    pingIntervalMs,
-    pingTimeoutMs,
-  }: GrpcConnectionOptions,
+  { clock, pingIntervalMs, pingTimeoutMs }: GrpcConnectionOptions,
   fail: (reason: GrpcError) => void,
 ): (() => void) => {
   let receivedAt = clock.monotonic();

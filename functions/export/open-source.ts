@@ -153,11 +153,7 @@ export const createPostgresSource = (options: PostgresSourceOptions): ExportSour
  */
 const connectOn = async (
   { identity }: ExportLease,
-  {
-    connect,
-    disconnect,
-    silenceMs,
-  }: PostgresSourceOptions,
+  { connect, disconnect, silenceMs }: PostgresSourceOptions,
 ): Promise<Client> => {
   const client = await connect();
   if (identity === null) return client;

@@ -164,13 +164,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Ex
 
 /** Moves the lease to the beginning of the stream, unless its position belongs to the stream. */
 const followStream = async (
-  {
-    db,
-    manager,
-    stream,
-    lease,
-    log,
-  }: StreamSourceOptions,
+  { db, manager, stream, lease, log }: StreamSourceOptions,
   state: StreamState,
 ) => {
   const [own] = (await findStreamExports(db, state.identity)).filter(

@@ -113,7 +113,7 @@ const followTls = (
   });
 
 const followCaBundles = async (
-  { ingest, managementCaBundleFile }: CoreConfig,
+  { ingest, managementCaBundleFile }: Pick<CoreConfig, "ingest" | "managementCaBundleFile">,
   tls: Reloaded<TlsMaterial> | null,
   needs: FollowNeeds,
 ): Promise<FollowedBundle[]> => {

@@ -57,10 +57,7 @@ export const createCommand = (options: CommandSettings): SignerCommand => {
   };
 };
 
-const executableFault = ({
-  command,
-  name,
-}: CommandSettings): string | undefined => {
+const executableFault = ({ command, name }: CommandSettings): string | undefined => {
   try {
     const status = statSync(command);
     if (!status.isFile()) return `the ${name} is not a regular file`;

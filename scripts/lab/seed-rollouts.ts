@@ -110,7 +110,9 @@ interface Seeding {
 
 const endOf = ({ planned, now }: Seeding): Date | null => {
   if (!["completed", "rolled_back", "aborted"].includes(planned.state)) return null;
-  return new Date(now.getTime() + ((planned.state === "completed" ? 90 : 14) - planned.age) * minuteMs);
+  return new Date(
+    now.getTime() + ((planned.state === "completed" ? 90 : 14) - planned.age) * minuteMs,
+  );
 };
 
 const startOf = ({ planned, now }: Seeding): number => now.getTime() - planned.age * minuteMs;

@@ -258,11 +258,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
 
 /** Reports the files of followed names that cannot be opened. */
 const reportUnopened = (
-  {
-    checkpoints,
-    tails,
-    unopened,
-  }: DiscoveryDependencies,
+  { checkpoints, tails, unopened }: DiscoveryDependencies,
   opener: Pick<FileOpener, "failures">,
 ): void => {
   const saved = checkpoints(fileCheckpoints);
@@ -298,13 +294,7 @@ const createCuts = ({ append, signal }: DiscoveryDependencies) => {
 
 /** Creates a function that forgets the ledgers of names that are gone, from time to time. */
 const createPruning = (
-  {
-    append,
-    checkpoints,
-    clock,
-    ledgers,
-    signal,
-  }: DiscoveryDependencies,
+  { append, checkpoints, clock, ledgers, signal }: DiscoveryDependencies,
   { isInUse, directories }: { isInUse(path: string): boolean; directories: Directories },
 ) => {
   let prunedAt = clock.monotonic();

@@ -109,10 +109,7 @@ export const placeCandidates = async (
 };
 
 /** Creates what is decided in a pass. */
-const createDecisions = ({
-  ledgers,
-  unfinished,
-}: PlacementContext) => {
+const createDecisions = ({ ledgers, unfinished }: PlacementContext) => {
   const placement = {
     placed: [] as Placed[],
     checkpoints: [] as Checkpoint[],

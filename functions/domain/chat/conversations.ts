@@ -94,11 +94,7 @@ export const renameConversation = async (
 };
 
 /** Deletes a conversation of the operator with its receipts; ends an answer under way. Throws 404 `not_found`. */
-export const deleteConversation = async (
-  { db }: WriteCore,
-  operator: Operator,
-  id: string,
-) => {
+export const deleteConversation = async ({ db }: WriteCore, operator: Operator, id: string) => {
   if (!(await deleteChatSession(db, { id, userId: operator.userId })))
     throw new Problem("not_found");
 };

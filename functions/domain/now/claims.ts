@@ -113,10 +113,7 @@ const audit = (
 ) => recordAudit(tx, core, { ...entry, target: { type: "line", id: key }, outcome: "success" });
 
 /** Ends the claims whose lines are gone, and returns how many. During an outage of core it ends none. */
-export const endClaims = async (
-  core: WriteCore,
-  findNow: FindNow,
-): Promise<number> => {
+export const endClaims = async (core: WriteCore, findNow: FindNow): Promise<number> => {
   if ((await findClaims(core.db)).length === 0) return 0;
   const found = await findNow();
   if (found.hold !== undefined) return 0;

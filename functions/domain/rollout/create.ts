@@ -31,10 +31,7 @@ import { refuseOverlap } from "./control.ts";
 import { wavesReach } from "./waves.ts";
 
 /** Parses the selection of a change. Throws 422 `validation_failed` if an empty filter and `all` contradict each other. */
-const parseSelection = (
-  { filter: query, all }: RolloutBody,
-  now: number,
-): FleetFilter => {
+const parseSelection = ({ filter: query, all }: RolloutBody, now: number): FleetFilter => {
   const filter = parseFilter(query, now);
   if (selectsEveryHost(filter) === all) return filter;
   const message = all

@@ -144,10 +144,8 @@ export const listGroups = async (
 };
 
 /** Returns the members of a group. */
-export const readMembers = (
-  { db }: ScimCore,
-  groupId: string,
-): Promise<ScimMemberRow[]> => findScimMembers(db, [groupId]);
+export const readMembers = ({ db }: ScimCore, groupId: string): Promise<ScimMemberRow[]> =>
+  findScimMembers(db, [groupId]);
 
 const applyChange = async (
   tx: Executor,

@@ -91,10 +91,8 @@ export const findUser = async (db: Executor, id: string): Promise<ScimUserRow> =
   requireFound(isUuid(id) ? await findScimUser(db, id) : undefined, "user");
 
 /** Returns one page of the users. Throws `scim_filter_invalid` for a filter that core does not support. */
-export const listUsers = (
-  { db }: ScimCore,
-  page: ScimPage,
-): Promise<ScimList<ScimUserRow>> => withFilterProblem(() => listScimUsers(db, page));
+export const listUsers = ({ db }: ScimCore, page: ScimPage): Promise<ScimList<ScimUserRow>> =>
+  withFilterProblem(() => listScimUsers(db, page));
 
 const changeUser = (
   core: ScimCore,

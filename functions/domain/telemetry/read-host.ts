@@ -126,10 +126,7 @@ async function* readNewest(
   }
 }
 
-const selectionOf = (
-  { clock }: Needs,
-  { kind, grep }: TelemetryQuery,
-): Select => {
+const selectionOf = ({ clock }: Needs, { kind, grep }: TelemetryQuery): Select => {
   let scanned = 0;
   return async (envelope) => {
     if (kind !== null && envelope.kind !== kind) return undefined;
@@ -168,7 +165,7 @@ const countSelected = async (
   core: Needs,
   place: BlockPlace,
   select: Select,
-  { kind, grep }: TelemetryQuery,
+  { kind, grep }: Pick<TelemetryQuery, "kind" | "grep">,
 ) => {
   if (grep === "" && (kind === null || place.kinds.length === 1)) return place.envelopes;
   const envelopes = await readPlace(core, place);

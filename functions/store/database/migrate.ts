@@ -270,8 +270,7 @@ const laterMigrations = (applied: SchemaRecords["migrations"], files: SchemaFile
     .sort();
 };
 
-const revisionName = ({ definitionsRevision }: SchemaFiles) =>
-  `definitions_${definitionsRevision}`;
+const revisionName = ({ definitionsRevision }: SchemaFiles) => `definitions_${definitionsRevision}`;
 
 const isKnownRevision = (name: string, { definitionsRevision }: SchemaFiles) =>
   Number(/^definitions_(\d+)$/.exec(name)?.[1]) <= definitionsRevision;

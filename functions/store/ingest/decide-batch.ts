@@ -54,8 +54,7 @@ export const queueKey = ({ hostId, queueId }: QueueName): string =>
   queueKeyOfHex(hostId, queueId.toHex());
 
 /** Returns the key of a queue whose id is in hex. */
-export const queueKeyOfHex = (hostId: string, queueHex: string): string =>
-  `${hostId}\0${queueHex}`;
+export const queueKeyOfHex = (hostId: string, queueHex: string): string => `${hostId}\0${queueHex}`;
 
 /** Returns the queues of a batch at their expected cursors; those without an expected one as new. */
 export const queuesIn = (
