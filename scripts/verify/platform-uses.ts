@@ -37,8 +37,9 @@ export const allowedUses: AllowedUses = [
       "functions/node/http/http-listener.ts": ["randomUUID", "setInterval", "setTimeout"],
       "functions/node/ingest/handshake-limits.ts": ["setTimeout"],
       "functions/node/ingest/ingest-connections.ts": ["setImmediate", "setTimeout"],
-      "functions/node/ingest/ingest-listener.ts": ["randomUUID", "setInterval", "setTimeout"],
+      "functions/node/ingest/ingest-listener.ts": ["setInterval", "setTimeout"],
       "functions/node/ingest/ingest-streams.ts": ["setImmediate", "setInterval", "setTimeout"],
+      "functions/node/ingest/refuse-call.ts": ["randomUUID"],
     },
   },
   {

@@ -196,10 +196,7 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
   /** Decides what the found files are, and follows them. Settles the paths that were cut before the pass. */
   const decide = async (cutBefore: readonly string[]) => {
     opener.beginPass();
-    const known = checkpoints(fileCheckpoints);
-    const newPatterns = new Set(
-      patternFiles.walkedPatterns().filter((pattern) => !known.has(`pattern:${pattern}`)),
-    );
+    const newPatterns = newPatternsOf(patternFiles.walkedPatterns(), checkpoints(fileCheckpoints));
     const unfinished = findUnfinished();
     const candidates = await findCandidates(newPatterns, unfinished);
     hasFailed = true;
@@ -255,6 +252,9 @@ export const createDiscovery = (config: FileSourceConfig, dependencies: Discover
     warnings: () => [...patternFiles.warnings(), ...opener.warnings()],
   };
 };
+
+const newPatternsOf = (patterns: readonly string[], known: ReadonlyMap<string, string>) =>
+  new Set(patterns.filter((pattern) => !known.has(`pattern:${pattern}`)));
 
 /** Reports the files of followed names that cannot be opened. */
 const reportUnopened = (
