@@ -61,9 +61,9 @@ const Processor = v.pipe(
       Text,
       v.regex(/^[a-z0-9][a-z0-9_-]{0,31}$/, "must be up to 32 of a-z, 0-9, _ and -"),
     ),
-    /** drops the records that meet all of these: */
+    /** drops the lines that meet all of these; requests of OTLP pass whole: */
     drop: v.optional(Condition),
-    /** drops the records that do not meet one of these; what has no severity, path or text stays */
+    /** drops the lines that do not meet one of these; what has no severity, path or text stays */
     keep: v.optional(Condition),
   }),
   v.check(
