@@ -20,9 +20,9 @@ export const openTestBrowser = async (): ReturnType<typeof prepare> => {
   return { ui, browser };
 };
 
-/** Waits until this text is there. */
+/** Waits until this text is there to be seen. The same text may stand hidden before it, as in a folded part. */
 export const see = (within: Page | Locator, text: string | RegExp) =>
-  within.getByText(text).first().waitFor();
+  within.getByText(text).filter({ visible: true }).first().waitFor();
 
 /** Returns the path and the query of a page. */
 export const addressOf = (page: Page) => {
