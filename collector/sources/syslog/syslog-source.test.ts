@@ -71,6 +71,12 @@ it("stores messages of RFC 5424 and 3164 with the sender's address", async () =>
 
 it("reads no more of a connection while the queue is full, and loses nothing", async () => {
   const syslog = await start({ queueOptions: { maxDiskUsageBytes: 300_000 } });
+  let waiting = 0;
+  let waitingMost = 0;
+  syslog.appendBy(async (...call) => {
+    waitingMost = Math.max(waitingMost, ++waiting);
+    return await syslog.queue.append(...call).finally(() => waiting--);
+  });
   const texts = numbered(12_000).map((text) => text.padEnd(100, "."));
   const sender = await syslog.connect();
   const written = new Promise((resolve) => sender.end(lines(texts), () => resolve(undefined)));
@@ -88,6 +94,8 @@ it("reads no more of a connection while the queue is full, and loses nothing", a
     .toBe(texts.length);
   await written;
   expect(found).toEqual(texts);
+  // The next chunk is read once the one before is stored.
+  expect(waitingMost).toBe(1);
   expect(syslog.counters()).toMatchObject({ messages: texts.length, refused: 0, dropped: 0 });
 });
 
