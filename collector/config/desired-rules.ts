@@ -57,7 +57,7 @@ const patternsOf = (source: SourceConfig): [key: string, patterns: readonly stri
   return ["directory", [`${source.directory ?? journalDirectory}/*`]];
 };
 
-/** What a listener may say of itself. */
+/** The parts of a listener that the rules concern. */
 interface ListenerConfig {
   readonly listen?: string;
   readonly allowedHosts?: readonly string[];

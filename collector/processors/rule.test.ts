@@ -46,7 +46,7 @@ it.each<[Omit<ProcessorConfig, "name">, boolean[]]>([
   ],
   [{ drop: { attribute: { key: "k8s.namespace.name", equals: "pay" } } }, [true, true, true, true]],
   [{ drop: { severityBelow: "info", path: "/var/log/b.log" } }, [true, true, true, true]],
-  // What has no severity or path is no concern of a rule about them.
+  // A rule about severity or path leaves records that have neither.
   [{ keep: { severityAtLeast: "warn" } }, [false, true, true, true]],
   [{ keep: { path: "/var/log/app/*.log" } }, [true, false, true, true]],
   [{ keep: { attribute: { key: "k8s.namespace.name" } } }, [false, false, false, true]],

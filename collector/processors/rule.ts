@@ -2,12 +2,12 @@ import { matchesGlob } from "node:path";
 import type { ProcessorConfig } from "#proto/collector-config/parse.ts";
 import { severities } from "#proto/collector-config/processors.ts";
 
-/** What rules see of a log line, or of a log record, span or metric of OTLP. */
+/** A log line as rules see it. */
 export interface RuleItem {
-  /** Its attributes, and those of its scope and resource. */
+  /** Its attributes, by name. */
   readonly attributes: Readonly<Record<string, string>>;
-  /** The line, or the body of a log record; undefined for a span or a metric. */
-  readonly text: string | undefined;
+  /** The line itself. */
+  readonly text: string;
   /** As OpenTelemetry numbers them, from 1 to 24; undefined if nobody knows. */
   readonly severity: () => number | undefined;
 }
@@ -15,7 +15,7 @@ export interface RuleItem {
 /** A rule of the config. */
 export interface RecordRule {
   readonly name: string;
-  /** Returns whether a record stays. */
+  /** Reports whether a record stays. */
   keeps(item: RuleItem): boolean;
 }
 
@@ -54,7 +54,7 @@ const testsOf = (condition: Condition): readonly Test[] => {
   const tests: Test[] = [];
   if (attribute !== undefined) tests.push(attributeTest(attribute));
   if (path !== undefined) tests.push(pathTest(path));
-  if (bodyContains !== undefined) tests.push(({ text }) => text?.includes(bodyContains));
+  if (bodyContains !== undefined) tests.push(({ text }) => text.includes(bodyContains));
   if (severityBelow !== undefined) tests.push(severityTest(severityBelow, false));
   if (severityAtLeast !== undefined) tests.push(severityTest(severityAtLeast, true));
   return tests;

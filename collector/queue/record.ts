@@ -28,7 +28,7 @@ export interface RuleCount {
   records: number;
 }
 
-/** What the rules of the config took: the records that they left out, and those that they changed. */
+/** The records that the rules of the config left out (`filtered`), and those that they changed (`redacted`), by rule. */
 export interface RuledRecords {
   readonly filtered: readonly RuleCount[];
   readonly redacted: readonly RuleCount[];

@@ -178,7 +178,7 @@ interface StreamRead {
 /** Each line is a record. */
 const single: Multiline = { maxLines: 1, timeoutMs: 0, endOf: (_, first) => first + 1 };
 
-/** What of a stream may be stored. */
+/** How the records of a stream are cut, and which of its last lines may be stored. */
 interface StreamOptions extends Pick<ContainerOptions, "charset" | "multiline"> {
   readonly part: number | undefined;
   /** Whether nothing continues its last record, its last piece, or either, since no chunk holds more. */

@@ -88,7 +88,7 @@ it("Q1: neither loses nor repeats a line of pods when it is killed with kill -9,
       stdio: ["ignore", "pipe", "inherit"],
     });
     await reaches(child.stdout, written.length - 3.5 * perRound);
-    // What it has open is read to its end, though the pod is deleted.
+    // The collector reads open files to their end, though the pod is deleted.
     if (round === 2) rmSync(dirname(job), { recursive: true });
     if (round === 2) rmSync(dirname(json), { recursive: true });
     if (round === 2) await reaches(child.stdout, written.length);
@@ -99,7 +99,7 @@ it("Q1: neither loses nor repeats a line of pods when it is killed with kill -9,
       const rotated = join(web, "0.log.20261130-070000");
       const packed = gzipSync(readFileSync(rotated));
       writeFileSync(`${rotated}.gz`, packed);
-      // What the kubelet has compressed so far of another one.
+      // A file that the kubelet has compressed in part.
       writeFileSync(join(web, "0.log.20261130-060000.tmp"), packed.subarray(0, packed.length / 2));
       rmSync(rotated);
       renameSync(join(web, "0.log"), join(web, "0.log.20261130-080000"));

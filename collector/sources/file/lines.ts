@@ -10,7 +10,7 @@ export interface Lines {
   readonly next: number;
   /** Bytes of NULs before text that were skipped: the hole that a truncation leaves under a writer that keeps its offset. */
   readonly nulBytes: number;
-  /** Of a container's log: what `bounds` are of, and the rest of its records. */
+  /** The records of a container's log; `bounds` are offsets in its `content` then. */
   readonly container?: ContainerRecords;
 }
 
@@ -19,7 +19,7 @@ export interface ContainerRecords {
   readonly content: Buffer;
   /** Where each record starts in the chunk. */
   readonly starts: readonly number[];
-  /** Of each record, as `encodeAttributes` returns them. */
+  /** The attributes of each record, as `encodeAttributes` returns them. */
   readonly attributes: readonly Buffer[];
   /** How many are in no format of a container's log. */
   readonly unparsed: number;

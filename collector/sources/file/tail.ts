@@ -357,7 +357,7 @@ const readChunk = async (
 const startOfText = ({ offset }: Position, from: number, { markBytes, unit }: Charset): number =>
   offset === 0 ? markBytes : from + (offset % unit.bytes);
 
-/** What was found in a chunk, in which the position before is at `from`. */
+/** The records of a chunk, in which the position before is at `from`. */
 interface FoundRecords {
   chunk: Buffer;
   from: number;

@@ -4,7 +4,7 @@ interface Cursor {
   /** Entries of one line of journal files have rising numbers, without a hole. */
   readonly line: string;
   readonly number: number;
-  /** What is the same in each file that has the entry. */
+  /** The part of the cursor that is the same in each file that has the entry. */
   readonly entry: string;
   readonly atMs: number;
 }

@@ -1,6 +1,6 @@
 /*
- * The journal export format (https://systemd.io/JOURNAL_EXPORT_FORMATS), read as it arrives. Memory is bounded on any input: a longer value is
- * cut, and after a length that cannot be true reading goes on at the next entry.
+ * The journal export format (https://systemd.io/JOURNAL_EXPORT_FORMATS), read as it arrives. Memory is bounded on any input: long values are
+ * cut, and a length that cannot be true ends its entry.
  */
 
 /** One entry of a journal. */
