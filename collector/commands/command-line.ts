@@ -43,6 +43,10 @@ export const commands: Record<string, { summary: string; load: () => Promise<Com
     summary: "end the queue for good: forward what it has, and send its last account",
     load: () => import("./retire.ts").then((module) => module.retireCommand),
   },
+  sources: {
+    summary: "show what the rules of a config leave of a file",
+    load: () => import("./sources.ts").then((module) => module.sourcesCommand),
+  },
   diag: {
     summary: "print a diagnostics bundle without secrets",
     load: () => import("./diag.ts").then((module) => module.diagCommand),

@@ -326,20 +326,32 @@ export const sourceSettings = (loaded: Pick<UsableConfig, "path" | "config">): S
 };
 
 /** Rejects expressions that the engine does not compile. */
-const checkLinePatterns = async ({ sources }: CollectorConfig, reject: Reject): Promise<void> => {
-  for (const [index, source] of sources.entries()) {
-    if (source.type !== "file" || source.multiline === undefined) continue;
-    const { startPattern, endPattern } = source.multiline;
-    const [key, pattern] =
-      startPattern === undefined ? ["end_pattern", endPattern] : ["start_pattern", startPattern];
-    if (pattern === undefined) continue;
+const checkLinePatterns = async (config: CollectorConfig, reject: Reject): Promise<void> => {
+  for (const [at, pattern] of linePatterns(config))
     await compilePattern(pattern).catch(() =>
-      reject(
-        ["sources", index, "multiline", key],
-        "must be an RE2 expression of at most 1000 instructions",
-      ),
+      reject(at, "must be an RE2 expression of at most 1000 instructions"),
     );
-  }
+};
+
+/** Returns the expressions of a config, each with its path. */
+const linePatterns = ({ sources, processors }: CollectorConfig): [TreePath, string][] => {
+  const ofRules = (at: TreePath, rules: typeof processors) =>
+    rules.flatMap(({ redact }, rule) =>
+      (redact?.patterns ?? []).map((pattern, index): [TreePath, string] => [
+        [...at, rule, "redact", "patterns", index],
+        pattern,
+      ]),
+    );
+  const ofSource = (source: SourceConfig, index: number): [TreePath, string][] => {
+    const { startPattern, endPattern } = (source.type === "file" && source.multiline) || {};
+    const at = ["sources", index, "multiline"];
+    return [
+      ...ofRules(["sources", index, "processors"], source.processors ?? []),
+      ...(startPattern === undefined ? [] : [[[...at, "start_pattern"], startPattern] as const]),
+      ...(endPattern === undefined ? [] : [[[...at, "end_pattern"], endPattern] as const]),
+    ].map(([path, pattern]) => [path, pattern]);
+  };
+  return [...ofRules(["processors"], processors), ...sources.flatMap(ofSource)];
 };
 
 /** Rejects patterns that can match nothing but the collector's own files, which no source reads. */

@@ -1,6 +1,7 @@
+import type { ProcessorConfig } from "#proto/collector-config/parse.ts";
 import { batchRecords } from "../queue/envelope.ts";
 import type { NewRecord, RecordBatch, RuleCount, RuledRecords } from "../queue/record.ts";
-import { lineSeverity, type RecordRule, type RuleItem } from "./rule.ts";
+import { createRule, lineSeverity, type RecordRule } from "./rule.ts";
 
 /** Records after the rules, and what these took. */
 interface RuledBatch {
@@ -8,50 +9,91 @@ interface RuledBatch {
   readonly ruled: RuledRecords;
 }
 
-/** Counts what a rule took of a record. */
-type Count = (taken: keyof RuledRecords, rule: RecordRule, record: NewRecord) => void;
+/** Counts what a rule took: records, or items of an OTLP request. */
+export type CountTaken = (taken: keyof RuledRecords, rule: RecordRule) => void;
 
-/** Applies rules to records, in their order. Returns the batch itself if no rule concerns one of them. */
-export const applyRules = (rules: readonly RecordRule[], batch: RecordBatch): RuledBatch => {
-  const { ruled, count } = createCounts();
-  const kept: NewRecord[] = [];
-  for (let index = 0; index < batch.count; index++) {
-    const record = batch.recordAt(index);
-    const after = applyToLine(rules, record, count);
-    if (after !== undefined) kept.push(after);
-  }
-  const isChanged = ruled.filtered.length + ruled.redacted.length > 0;
-  return { batch: isChanged ? batchRecords(kept) : batch, ruled };
+/** Creates what applies rules to records, in their order. It returns the batch itself if no rule concerns one of them. */
+export const createRules = async (
+  configs: readonly ProcessorConfig[],
+  { hasRequests }: { hasRequests: boolean },
+): Promise<(batch: RecordBatch) => RuledBatch> => {
+  const rules = await Promise.all(configs.map(createRule));
+  const requests = hasRequests ? await import("./apply-to-request.ts") : undefined;
+  const apply = (record: NewRecord, count: CountTaken): NewRecord | undefined => {
+    if (!record.kind.startsWith("otel_")) return applyToLine(rules, record, count);
+    return requests === undefined ? record : requests.applyToRequest(rules, record, count);
+  };
+  return (batch) => {
+    const { ruled, counterOf } = createCounts();
+    const kept: NewRecord[] = [];
+    let isChanged = false;
+    for (let index = 0; index < batch.count; index++) {
+      const record = batch.recordAt(index);
+      const after = apply(record, counterOf(record));
+      if (after !== undefined) kept.push(after);
+      isChanged ||= after !== record;
+    }
+    return { batch: isChanged ? batchRecords(kept) : batch, ruled };
+  };
 };
 
 const createCounts = () => {
   const ruled: Record<keyof RuledRecords, RuleCount[]> = { filtered: [], redacted: [] };
-  const count: Count = (taken, { name: rule }, { kind, source }) => {
-    const found = ruled[taken].find(
-      (each) => each.rule === rule && each.kind === kind && each.source === source,
-    );
-    if (found) found.records += 1;
-    else ruled[taken].push({ rule, kind, source, records: 1 });
-  };
-  return { ruled, count };
+  const counterOf =
+    ({ kind, source }: NewRecord): CountTaken =>
+    (taken, { name: rule }) => {
+      const found = ruled[taken].find(
+        (each) => each.rule === rule && each.kind === kind && each.source === source,
+      );
+      if (found) found.records += 1;
+      else ruled[taken].push({ rule, kind, source, records: 1 });
+    };
+  return { ruled, counterOf };
 };
 
-const utf8 = new TextDecoder();
+const textOf = ({ buffer, byteOffset, length }: Uint8Array): string =>
+  Buffer.from(buffer, byteOffset, length).toString();
 
-/** Returns a line after the rules; undefined if one drops it. A request of OTLP stays as it is. */
+/** Returns a line after the rules, which is the same object if none changes it; undefined if one drops it. */
 const applyToLine = (
   rules: readonly RecordRule[],
   record: NewRecord,
-  count: Count,
+  count: CountTaken,
 ): NewRecord | undefined => {
-  const { kind, attributes, payload } = record;
-  if (kind.startsWith("otel_")) return record;
-  const text = utf8.decode(payload);
-  const item: RuleItem = { attributes, text, severity: () => lineSeverity(attributes, text) };
-  for (const rule of rules)
-    if (!rule.keeps(item)) {
-      count("filtered", rule, record);
+  const before = textOf(record.payload);
+  let { attributes } = record;
+  let text = before;
+  for (const rule of rules) {
+    const { keeps, redact, set } = rule;
+    if (keeps) {
+      const severity = () => lineSeverity(attributes, text);
+      if (keeps({ attributes, text, severity, traceId: attributes.trace_id })) continue;
+      count("filtered", rule);
       return undefined;
     }
-  return record;
+    if (redact) {
+      const redacted = { text: redact(text), attributes: redactValues(attributes, redact) };
+      if (redacted.text === text && redacted.attributes === attributes) continue;
+      count("redacted", rule);
+      attributes = redacted.attributes;
+      text = redacted.text;
+    }
+    if (set) attributes = { ...attributes, ...set };
+  }
+  if (text === before) return attributes === record.attributes ? record : { ...record, attributes };
+  return { ...record, attributes, payload: Buffer.from(text) };
+};
+
+/** Returns attributes with redacted values; the same object if none changes. */
+const redactValues = (
+  attributes: NewRecord["attributes"],
+  redact: (text: string) => string,
+): NewRecord["attributes"] => {
+  let redacted = attributes;
+  for (const name in attributes) {
+    const before = attributes[name] ?? "";
+    const value = redact(before);
+    if (value !== before) redacted = { ...redacted, [name]: value };
+  }
+  return redacted;
 };

@@ -28,6 +28,7 @@ const item = (text: string, attributes: Record<string, string> = {}) => ({
   text,
   attributes,
   severity: () => lineSeverity(attributes, text),
+  traceId: undefined,
 });
 const debug = item("DEBUG a", { "file.path": "/var/log/app/a.log" });
 const error = item("ERROR b", { "file.path": "/var/log/b.log" });
@@ -51,7 +52,7 @@ it.each<[Omit<ProcessorConfig, "name">, boolean[]]>([
   [{ keep: { path: "/var/log/app/*.log" } }, [true, false, true, true]],
   [{ keep: { attribute: { key: "k8s.namespace.name" } } }, [false, false, false, true]],
   [{ keep: { path: "/var/log/app/*.log", severityAtLeast: "warn" } }, [false, false, true, true]],
-])("keeps the records of %j", (config, kept) => {
-  const { keeps } = createRule({ name: "rule", ...config });
-  expect([debug, error, bare, inPayments].map(keeps)).toEqual(kept);
+])("keeps the records of %j", async (config, kept) => {
+  const { keeps } = await createRule({ name: "rule", ...config });
+  expect([debug, error, bare, inPayments].map((each) => keeps?.(each))).toEqual(kept);
 });

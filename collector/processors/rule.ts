@@ -1,22 +1,29 @@
 import { matchesGlob } from "node:path";
 import type { ProcessorConfig } from "#proto/collector-config/parse.ts";
 import { severities } from "#proto/collector-config/processors.ts";
+import { createRedact, type Redact } from "./redact.ts";
 
-/** A log line as rules see it. */
+/** What rules see of a log line, or of a log record, span or metric of OTLP. */
 export interface RuleItem {
-  /** Its attributes, by name. */
+  /** Its attributes, and those of its scope and resource. */
   readonly attributes: Readonly<Record<string, string>>;
-  /** The line itself. */
-  readonly text: string;
+  /** The line, or the body of a log record; undefined for a span or a metric. */
+  readonly text: string | undefined;
   /** As OpenTelemetry numbers them, from 1 to 24; undefined if nobody knows. */
   readonly severity: () => number | undefined;
+  /** In hex. */
+  readonly traceId: string | undefined;
 }
 
-/** A rule of the config. */
+/** A rule of the config, which does one of three things. */
 export interface RecordRule {
   readonly name: string;
   /** Reports whether a record stays. */
-  keeps(item: RuleItem): boolean;
+  readonly keeps?: (item: RuleItem) => boolean;
+  /** Changes texts of a record. */
+  readonly redact?: Redact;
+  /** Sets attributes of a record. */
+  readonly set?: Readonly<Record<string, string>>;
 }
 
 /** Whether a record meets a condition; undefined for one that has nothing of the kind. */
@@ -25,15 +32,22 @@ type Test = (item: RuleItem) => boolean | undefined;
 type Condition = NonNullable<ProcessorConfig["drop"]>;
 type Severity = (typeof severities)[number];
 
-/** Creates a rule. */
-export const createRule = ({ name, drop, keep }: ProcessorConfig): RecordRule => {
-  if (drop !== undefined) {
-    const test = createTest(drop);
-    return { name, keeps: (item) => test(item) !== true };
+/** Creates a rule. Throws if one of its patterns is no expression. */
+export const createRule = async (config: ProcessorConfig): Promise<RecordRule> => {
+  const { name, drop, keep, redact, set, sample } = config;
+  if (redact !== undefined) return { name, redact: await createRedact(name, redact) };
+  if (set !== undefined) return { name, set };
+  if (sample !== undefined) {
+    const least = (1 - sample.percent / 100) * randomnessEnd;
+    return { name, keeps: ({ traceId = "" }) => !(randomnessOf(traceId) < least) };
   }
-  const test = createTest(keep ?? {});
-  return { name, keeps: (item) => test(item) !== false };
+  const test = createTest(drop ?? keep ?? {});
+  return { name, keeps: (item) => test(item) !== (drop !== undefined) };
 };
+
+const randomnessEnd = 2 ** 48;
+/** Reads the digits of a trace id that W3C has as random, but for the last two: other samplers keep the same traces. NaN without an id. */
+const randomnessOf = (traceId: string): number => Number.parseInt(traceId.slice(18, 30), 16);
 
 /** Creates the test of a condition: false if one part is not met, and undefined if nobody knows of one. */
 const createTest = (condition: Condition): Test => {
@@ -54,7 +68,7 @@ const testsOf = (condition: Condition): readonly Test[] => {
   const tests: Test[] = [];
   if (attribute !== undefined) tests.push(attributeTest(attribute));
   if (path !== undefined) tests.push(pathTest(path));
-  if (bodyContains !== undefined) tests.push(({ text }) => text.includes(bodyContains));
+  if (bodyContains !== undefined) tests.push(({ text }) => text?.includes(bodyContains));
   if (severityBelow !== undefined) tests.push(severityTest(severityBelow, false));
   if (severityAtLeast !== undefined) tests.push(severityTest(severityAtLeast, true));
   return tests;
@@ -130,8 +144,8 @@ const syslogSeverities: readonly Severity[] = [
 /** So many characters of a line may have its severity. */
 const headLength = 256;
 const levelKey = /(?:^|["\s{,.])(?:level|lvl|severity|loglevel|log_level)"?\s*[=:]\s*"?([a-z]+)/i;
-const levelWord =
-  /(?:^|[\s[(<|])(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERR|ERROR|SEVERE|CRIT|CRITICAL|ALERT|EMERG|FATAL|PANIC|(?<=\[)[a-z]+(?=\]))(?=[\s\])>|:,]|$)/;
+const words = Object.keys(severityWords).join("|").toUpperCase();
+const levelWord = new RegExp(`(?:^|[\\s[(<|])(${words}|(?<=\\[)[a-z]+(?=\\]))(?=[\\s\\])>|:,]|$)`);
 
 /**
  * Returns the severity of a line: the one that its sender gave it, else the value of a key such as `level`, or the first word in capitals or

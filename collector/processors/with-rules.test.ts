@@ -6,7 +6,7 @@ import { closeAccounts } from "#tests/collector/support/queue-accounts.ts";
 import { setUpQueues } from "#tests/collector/support/queue-folder.ts";
 import { createRuledSource } from "#tests/collector/support/ruled-source.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
-import { readAll } from "#tests/support/queue.ts";
+import { readAll, testRecord } from "#tests/support/queue.ts";
 import { batchLines } from "../queue/line-batch.ts";
 import type { Queue } from "../queue/queue.ts";
 
@@ -73,6 +73,30 @@ it("counts nothing of an append that is not stored, which its source repeats", a
   await expect(waiting).rejects.toThrow();
   expect(source.counters?.()).toEqual({ received: 3 });
   expect(filteredOf(queue)).toEqual([]);
+});
+
+it("redacts texts and attributes, sets attributes, and counts each changed record once", async () => {
+  const queue = open();
+  const { append, source } = await createRuledSource(queue, [
+    { name: "mail", redact: { presets: ["email"], patterns: ["line \\d"] } },
+    { name: "env", set: { env: "prod" } },
+  ]);
+  const records = ["line 1 of a@b.example", "é", ""].map((text) => testRecord(text));
+  await append([...records, { ...testRecord("x"), attributes: { user: "a@b.example" } }]);
+  const stored = readAll(queue).map(({ attributes, payload }) => [
+    attributes.env,
+    attributes.user,
+    new TextDecoder().decode(payload),
+  ]);
+  expect(stored).toEqual([
+    ["prod", undefined, "[redacted:mail] of [redacted:email]"],
+    ["prod", undefined, "é"],
+    ["prod", undefined, ""],
+    ["prod", "[redacted:email]", "x"],
+  ]);
+  expect(source.counters?.()).toEqual({ received: 4, redacted_by_mail: 2 });
+  const [{ redacted } = { redacted: [] }] = closeAccounts(queue);
+  expect(redacted).toMatchObject([{ rule: "mail", kind: "log_line", source: "file", records: 2n }]);
 });
 
 it("leaves a batch as it is that no rule concerns", async () => {

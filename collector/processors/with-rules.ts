@@ -2,8 +2,7 @@ import { batchRecords } from "../queue/envelope.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { RuledRecords } from "../queue/record.ts";
 import type { PositionedSourceDependencies, Source, SourceSettings } from "../sources/source.ts";
-import { applyRules } from "./apply-rules.ts";
-import { createRule } from "./rule.ts";
+import { createRules } from "./apply-rules.ts";
 
 type Create = (
   config: SourceSettings,
@@ -17,12 +16,14 @@ type Create = (
 export const withRules =
   (create: Create) =>
   async (...[config, dependencies]: Parameters<Create>): Promise<Source> => {
-    const rules = (config.processors ?? []).map(createRule);
-    if (rules.length === 0) return create(config, dependencies);
+    const { type, processors = [] } = config;
+    if (processors.length === 0) return create(config, dependencies);
+    const apply = await createRules(processors, {
+      hasRequests: type === "otlp" || type === "host_metrics",
+    });
     const counters: Record<string, number> = {};
     const append: Queue["append"] = async (records, options) => {
-      const all = "count" in records ? records : batchRecords(records);
-      const { batch, ruled } = applyRules(rules, all);
+      const { batch, ruled } = apply("count" in records ? records : batchRecords(records));
       const outcome = await dependencies.append(batch, { ...options, ruled });
       addCounts(counters, ruled);
       return outcome;

@@ -35,6 +35,12 @@ it.each([
   ["{ name: a, drop: { body_contains: '' } }", "must not be empty"],
   ["{ name: A b, drop: { path: /a } }", "must be up to 32 of a-z, 0-9, _ and -"],
   ["{ drop: { path: /a } }", "is required"],
+  ["{ name: a, redact: {} }", "must have presets or patterns"],
+  ["{ name: a, redact: { presets: [pin] } }", "must be "],
+  ["{ name: a, redact: { patterns: [''] } }", "must not be empty"],
+  [`{ name: a, redact: { patterns: [${"x,".repeat(17)}] } }`, "is out of bounds"],
+  ["{ name: a, set: { file.path: x } }", "must not set attributes of file sources"],
+  ["{ name: a, sample: { percent: 101 } }", "is out of bounds"],
   ["{ name: a }", "must have exactly one of "],
   ["{ name: a, drop: { path: /a }, keep: { path: /a } }", "must have exactly one of "],
   [

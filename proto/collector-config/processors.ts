@@ -3,7 +3,7 @@
  * the host, and is counted under the rule's name.
  */
 import * as v from "valibot";
-import { Identifier, Path, section, Text } from "#proto/values.ts";
+import { Identifier, Path, section, Text, TextUpTo } from "#proto/values.ts";
 
 /** The most rules of a config: an account counts what each took of each source, and is limited. */
 export const rulesMax = 64;
@@ -52,7 +52,20 @@ const Condition = v.pipe(
   v.check((condition) => Object.keys(condition).length > 0, "must have at least one condition"),
 );
 
-const actions = ["drop", "keep"] as const;
+/** The forms of secrets that a rule can name. */
+export const redactPresets = [
+  "card",
+  "email",
+  "bearer_token",
+  "aws_key",
+  "jwt",
+  "url_password",
+] as const;
+
+/** Attributes of a file source, by which a record is known. */
+const ownAttribute = /^file\./;
+
+const actions = ["drop", "keep", "redact", "set", "sample"] as const;
 
 const Processor = v.pipe(
   section({
@@ -61,10 +74,43 @@ const Processor = v.pipe(
       Text,
       v.regex(/^[a-z0-9][a-z0-9_-]{0,31}$/, "must be up to 32 of a-z, 0-9, _ and -"),
     ),
-    /** drops the lines that meet all of these; requests of OTLP pass whole: */
+    /** drops the records that meet all of these: */
     drop: v.optional(Condition),
-    /** drops the lines that do not meet one of these; what has no severity, path or text stays */
+    /** drops the records that do not meet one of these; what has no severity, path or text stays */
     keep: v.optional(Condition),
+    /** replaces parts of texts and attributes: */
+    redact: v.optional(
+      v.pipe(
+        section({
+          /** `card`, `email`, `bearer_token`, `aws_key`, `jwt` and `url_password`, each as `[redacted:card]` */
+          presets: v.optional(v.array(v.picklist(redactPresets)), []),
+          /** up to 16 RE2 expressions; matches become `[redacted:NAME]`, with the name of the rule */
+          patterns: v.optional(v.pipe(v.array(Pattern), v.maxLength(16)), []),
+        }),
+        v.check(
+          ({ presets, patterns }) => presets.length + patterns.length > 0,
+          "must have presets or patterns",
+        ),
+      ),
+    ),
+    /** sets attributes of lines, and of resources of OTLP */
+    set: v.optional(
+      v.pipe(
+        v.record(Identifier(256), TextUpTo(256)),
+        v.check(
+          (set) => Object.keys(set).every((key) => !ownAttribute.test(key)),
+          "must not set attributes of file sources",
+        ),
+        v.maxEntries(16, "must be at most 16 attributes"),
+      ),
+    ),
+    /** keeps a share of the traces, by their ids; what has none stays */
+    sample: v.optional(
+      section({
+        /** as 10, or 0.5 */
+        percent: v.pipe(v.number(), v.minValue(0), v.maxValue(100)),
+      }),
+    ),
   }),
   v.check(
     (rule) => actions.filter((action) => rule[action] !== undefined).length === 1,

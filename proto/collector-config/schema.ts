@@ -75,7 +75,7 @@ const Sections = section({
     v.pipe(v.array(SourceYaml), v.maxLength(64, "must be at most 64 sources")),
     [],
   ),
-  /** rules for the lines of all sources, in their order, before the queue */
+  /** [rules](processors.md) for the records of all sources, in their order, before the queue */
   processors: v.optional(Processors, []),
   forwarder: section({
     /** `host:port` of the ingest listener of core, as `core.example.com:8443` */

@@ -21,7 +21,12 @@ export interface WireCheck {
   check(bytes: Uint8Array): number;
   /** Returns a well-formed message with U+FFFD for every byte sequence in its strings that is not UTF-8, as OTLP recommends. */
   repairText(bytes: Uint8Array): Uint8Array;
+  /** Returns a well-formed message with what `change` returns for its strings; the message itself if that is undefined for all of them. */
+  rewriteText(bytes: Uint8Array, change: ChangeText): Uint8Array;
 }
+
+/** Returns what replaces the bytes of a string; undefined if it stays. */
+type ChangeText = (text: Uint8Array) => Uint8Array | undefined;
 
 /**
  * Creates the check for `schema`, in a tenth of the time of decoding. The collector checks OTLP requests, which it forwards undecoded, and core
@@ -33,6 +38,11 @@ export const createWireCheck = (
   isUtf8?: (bytes: Uint8Array) => boolean,
 ): WireCheck => {
   const { shape, counters } = createShape(schema);
+  const rewriteText: WireCheck["rewriteText"] = (bytes, change) =>
+    readWire(
+      bytes,
+      (reader) => rewriteMessage({ reader, bytes, change }, bytes.length, shape) ?? bytes,
+    );
   return {
     check: (bytes) =>
       readWire(bytes, (reader) => {
@@ -52,10 +62,10 @@ export const createWireCheck = (
         return checking.invalidTexts;
       }),
     repairText: (bytes) =>
-      readWire(
-        bytes,
-        (reader) => repairMessage({ reader, bytes, isUtf8 }, bytes.length, shape) ?? bytes,
+      rewriteText(bytes, (text) =>
+        isUtf8?.(text) ? undefined : encoder.encode(lenient.decode(text)),
       ),
+    rewriteText,
   };
 };
 
@@ -176,23 +186,21 @@ const checkText = (checking: Checking, start: number, end: number) => {
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 const encoder = new TextEncoder();
 
-/** Returns the message that ends at `end` with repaired strings; undefined if there is nothing to repair. */
-const repairMessage = (
-  repairing: Pick<Checking, "reader" | "bytes" | "isUtf8">,
+/** Returns the message that ends at `end` with changed strings; undefined if none changes. */
+const rewriteMessage = (
+  rewriting: Pick<Checking, "reader" | "bytes"> & { readonly change: ChangeText },
   end: number,
   shape: Shape,
 ): Uint8Array | undefined => {
-  const { reader, bytes, isUtf8 } = repairing;
+  const { reader, bytes, change } = rewriting;
   const parts: Uint8Array[] = [];
   let fieldStart = reader.pos;
   let copied = reader.pos;
   eachField(reader, end, (tag, to) => {
     const field = shape.fields[tag >>> 3];
     let body: Uint8Array | undefined;
-    if (field?.isText) {
-      const text = bytes.subarray(reader.pos, to);
-      if (!isUtf8?.(text)) body = encoder.encode(lenient.decode(text));
-    } else if (field?.message !== undefined) body = repairMessage(repairing, to, field.message);
+    if (field?.isText) body = change(bytes.subarray(reader.pos, to));
+    else if (field?.message !== undefined) body = rewriteMessage(rewriting, to, field.message);
     if (body !== undefined) {
       const head = new BinaryWriter().uint32(tag).uint32(body.length).finish();
       parts.push(bytes.subarray(copied, fieldStart), head, body);

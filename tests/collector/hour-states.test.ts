@@ -140,18 +140,19 @@ it("is complete when all that its collector accepted is stored and delivered", a
   expect(await test.linesAt(two)).toEqual(["complete accepted=25 stored=25 delivered=backend"]);
 });
 
-it("is complete when a rule of the host took records, and says how many", async () => {
+it("is complete when rules of the host dropped and changed records, and says how many", async () => {
   const test = await start();
   const { queue } = test.openForwarded();
   const { append } = await createRuledSource(queue, [
     { name: "no-debug", drop: { severityBelow: "info" } },
+    { name: "mail", redact: { presets: ["email"], patterns: [] } },
   ]);
-  await appendTexts({ append }, ["DEBUG a", "ERROR b", "DEBUG c"]);
+  await appendTexts({ append }, ["DEBUG a", "ERROR b@example.com", "DEBUG c"]);
   await test.pass(60, queue);
   await test.settled(queue);
   await test.pastGrace(two, queue);
   await test.expectState("complete", two);
-  const line = "complete accepted=1 stored=1 filtered=2 delivered=backend";
+  const line = "complete accepted=1 stored=1 filtered=2 redacted=1 delivered=backend";
   expect(await test.linesAt(two)).toEqual([line]);
 });
 

@@ -1,3 +1,4 @@
+import type { RE2JS } from "re2js";
 import type { SourceConfig } from "#proto/collector-config/parse.ts";
 import type { Lines } from "./lines.ts";
 import { type TextLines, tracePresets } from "./trace-presets.ts";
@@ -18,13 +19,11 @@ export interface Multiline {
 const instructionsMax = 1_000;
 
 /** Compiles a user's pattern. Throws if it is none, or if it would be slow. The engine is loaded only here: most configs have no pattern. */
-export const compilePattern = async (
-  pattern: string,
-): Promise<{ matches(line: string): boolean }> => {
+export const compilePattern = async (pattern: string): Promise<RE2JS> => {
   const { RE2JS } = await import("re2js");
   const compiled = RE2JS.compile(pattern);
   if (compiled.programSize() > instructionsMax) throw new RangeError("the pattern is too large");
-  return { matches: (line) => compiled.test(line) };
+  return compiled;
 };
 
 /** Returns a function that ends a record before the next line that does not continue it. */
@@ -45,13 +44,13 @@ const createEnd = async ({
 }: MultilineConfig): Promise<Multiline["endOf"]> => {
   if (startPattern !== undefined) {
     const start = await compilePattern(startPattern);
-    return endBefore((lines, index) => !start.matches(lines.text(index)));
+    return endBefore((lines, index) => !start.test(lines.text(index)));
   }
   if (endPattern !== undefined) {
     const end = await compilePattern(endPattern);
     return (lines, first) => {
       for (let index = first; index < lines.count; index++)
-        if (end.matches(lines.text(index))) return index + 1;
+        if (end.test(lines.text(index))) return index + 1;
       return undefined;
     };
   }

@@ -1,0 +1,47 @@
+import { expect, it } from "vitest";
+import { countCpuMilliseconds } from "#tests/support/cpu-time.ts";
+import { createRedact } from "./redact.ts";
+
+const card = ["4111", "1111", "1111", "1111"].join("");
+const presets = ["card", "email"] as const;
+const redactBy = (...patterns: readonly string[]) =>
+  createRedact("pins", { presets: [...presets], patterns: [...patterns] });
+
+it.each([
+  ["no secret", "no secret"],
+  [`paid with ${card} by a@b.example`, "paid with [redacted:card] by [redacted:email]"],
+  ["pin=1234 and pin=5", "[redacted:pins] and [redacted:pins]"],
+  // A line of JSON stays one, with the kind of its members.
+  [`{"card":"${card}","n":1}`, '{"card":"[redacted:card]","n":1}'],
+  [`{"card":${card},"n":1}`, '{"card":"[redacted:card]","n":1}'],
+  [`["a\\n${card}"]`, '["a\\n[redacted:card]"]'],
+  ['{"a":"b\\u003ca@b.example"}', '{"a":"b\\u003c[redacted:email]"}'],
+  // A pattern that takes its quotes too.
+  ['{"key":"x","n":1}', '"{[redacted:pins],\\"n\\":1}"'],
+  // What was no JSON need not become one.
+  [`{broken ${card}`, "{broken [redacted:card]"],
+  ["pin=é and é", "[redacted:pins] and é"],
+])("redacts %j", async (text, redacted) => {
+  const redact = await redactBy(String.raw`pin=\S+`, '"key":"[^"]*"');
+  expect(redact(text)).toBe(redacted);
+});
+
+it("leaves a text alone in which a pattern finds nothing but empty texts", async () => {
+  const redact = await redactBy("x*", String.raw`\b`);
+  expect(redact("a b")).toBe("a b");
+});
+
+it("G1: replaces a text as a whole that would become too long, or takes too many steps", async () => {
+  const long = "a".repeat(1_000_000);
+  const redactAll = await redactBy("a");
+  expect(redactAll(long)).toBe("[redacted:pins]");
+  const redactSlowly = await redactBy("a.*b|a");
+  const counted = countCpuMilliseconds();
+  expect(redactSlowly(long)).toBe("[redacted:pins]");
+  expect(counted()).toBeLessThan(60_000);
+});
+
+it("rejects an expression that the engine does not compile, and one that is too large", async () => {
+  await expect(redactBy("(")).rejects.toThrow();
+  await expect(redactBy("(a{1000})")).rejects.toThrow("too large");
+});
