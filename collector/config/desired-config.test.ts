@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rmdir, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
 import { configHash } from "#proto/collector-config/tree.ts";
 import {
   createRunningCollector,
@@ -183,6 +184,48 @@ it("keeps the labels of this host, and the comments of the desired config", asyn
     /^# by core\n[\s\S]*\nlabels:\n {2}env: prod\n {2}release: "1.4"\n$/,
   );
   expect(collector.heartbeats().at(-1)?.body.labels).toEqual({ env: "prod", release: "1.4" });
+});
+
+it("keeps the rules of this host, before those of core, whatever core assigns", async () => {
+  const rule = (name: string, text: string) => `{name: ${name}, drop: {body_contains: ${text}}}`;
+  const base = await anotherConfig();
+  const withRules = (...rules: string[]) => `processors: [${rules.join(", ")}]\n${base}`;
+  const cards = rule("cards", "card");
+  await writeFile(collector.host.config, `${await onDisk()}processors: [${cards}]\n`);
+  await collector.start();
+  const rulesOnDisk = async () => {
+    const parsed = parseCollectorConfig(await onDisk());
+    if (!parsed.ok) throw new Error(JSON.stringify(parsed.errors));
+    return parsed.config.processors.map(({ name, drop }) => `${name} ${drop?.bodyContains}`);
+  };
+  const accepted: [yaml: string, rules: string[]][] = [
+    [base, ["cards card"]],
+    [withRules(rule("renamed", "card")), ["cards card", "renamed card"]],
+    [withRules(cards, rule("more", "x")), ["cards card", "more x"]],
+    [`${base}local_processors: []\n`, ["cards card"]],
+  ];
+  for (const [yaml, rules] of accepted) {
+    await assign(yaml);
+    await reports({ running_config_hash: await hashOf(yaml), errors: [] });
+    expect(await rulesOnDisk()).toEqual(rules);
+  }
+  const before = await onDisk();
+  await assign(withRules(rule("cards", "cardinal")));
+  await reportsErrors(expect.stringContaining("a name of its own"));
+  expect(await onDisk()).toBe(before);
+});
+
+it("keeps a rule that the host adds while a config is pending, also when that is rolled back", async () => {
+  const { before, assignSilently } = await startSilenced();
+  await assignSilently();
+  await isPending();
+  const rules = "local_processors: [{name: cards, drop: {body_contains: card}}]\n";
+  const edited = `${collector.host.config}.edited`;
+  await writeFile(edited, `${await onDisk()}${rules}`);
+  await rename(edited, collector.host.config);
+  collector.clock.skip(120_000);
+  await expect.poll(async () => hashOf(await onDisk())).toBe(await hashOf(before));
+  expect(await onDisk()).toContain("name: cards");
 });
 
 it("rejects changes that a desired config may not make, reports them, and fetches each config once", async () => {

@@ -11,14 +11,12 @@
 
 import { readFile, realpath, rename, stat } from "node:fs/promises";
 import { dirname } from "node:path";
-import { parseDocument } from "yaml";
 import { minuteMs } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Log } from "#kit/log.ts";
 import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
 import { configHash } from "#proto/collector-config/tree.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
-import type { Labels } from "#proto/labels.ts";
 import type { ConfigDesiredResponse } from "#proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "#proto/management/heartbeat.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "#proto/rollout/vocabulary.ts";
@@ -33,6 +31,7 @@ import {
   restoreLastKnownGood,
   writeDesiredState,
 } from "./desired-state.ts";
+import { keepHostOwned } from "./host-owned.ts";
 import { describeConfigError, loadConfig, type UsableConfig } from "./load-config.ts";
 
 type Env = Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
@@ -113,14 +112,14 @@ export const openDesiredConfigs = async (options: {
     const { config_id: configId, config_hash: hash, yaml } = assignment;
     const text = await readFile(configPath, "utf8");
     // The file is being changed, as by a rollback: only a text that runs can become the last known good one.
-    if ((await configHash(text)) !== loaded.runningConfigHash) return;
+    if ((await configHash(text)) !== loaded.runningConfigHash || !parseCollectorConfig(text).ok)
+      return;
     if (hash === loaded.runningConfigHash) return store.save({ applied: configId, rejected: null });
     if (yaml === undefined || (await configHash(yaml)) !== hash)
       return store.reject(configId, ["its text does not have the hash that core assigned"]);
-    const present = parseCollectorConfig(text);
-    const wantedText = keepLabels(yaml, present.ok ? present.config.labels : loaded.config.labels);
+    const wantedText = keepHostOwned(yaml, text);
     if ((await configHash(wantedText)) !== hash)
-      return store.reject(configId, ["the labels of this host cannot be added to its text"]);
+      return store.reject(configId, ["what belongs to this host cannot be added to its text"]);
     const files = desiredFiles(configPath);
     const target = await realpath(configPath);
     const { mode } = await stat(target);
@@ -311,15 +310,4 @@ const describeFailure = (error: unknown) => {
   return code === undefined
     ? "it could not be applied"
     : `its files could not be written (${code})`;
-};
-
-/**
- * Returns a config's text with `labels` in place of its own; without labels, the text as it is. Keeps comments. The hash of the config
- * stays the same, as labels do not count.
- */
-const keepLabels = (text: string, labels: Labels) => {
-  if (Object.keys(labels).length === 0) return text;
-  const document = parseDocument(text, { version: "1.2", schema: "core", merge: false });
-  document.set("labels", document.createNode(labels));
-  return document.toString({ lineWidth: 0 });
 };

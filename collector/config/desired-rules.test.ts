@@ -37,6 +37,7 @@ describe("rejectedChanges", () => {
     ["host_id", `host_id: https://fleet.test/d/1\n${text}`],
     ["run_as_root_acknowledged", `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE\n${text}`],
     ["labels", `labels: {env: prod}\n${text}`],
+    ["local_processors", `local_processors: [{name: a, drop: {path: /a}}]\n${text}`],
     ["forwarder.endpoint", text.replace("core.example.net:8443", "evil.test:1")],
     ["forwarder.mtls", text.replace("mtls: {", "mtls: {server_name: evil.test, ")],
     ["forwarder.mtls", text.replace("/i/ca.pem", "/tmp/ca.pem")],
@@ -142,6 +143,20 @@ describe("rejectedChanges", () => {
       include("/var/log/*.log", "/srv/logs/a/**/b.log", "/var/log/app-?/{a,b}[0-9].log"),
     ).toEqual([]);
     expect(include("/opt/app/own.log")).toEqual([]);
+  });
+
+  it("allows a source of the running config only with its rules, and more of them", () => {
+    const own = (...rules: string[]) =>
+      text.replace("own.log]", `own.log], processors: [${rules.join(", ")}]`);
+    const first = "{name: a, drop: {path: /a}}";
+    const second = "{name: b, drop: {path: /b}}";
+    expect(reject(own(first))).toEqual([]);
+    const ruled = parse(own(first));
+    expect(rejectedChanges(ruled, parse(own(first, second)))).toEqual([]);
+    for (const changed of [text, own(second), own(second, first)])
+      expect(rejectedChanges(ruled, parse(changed))).toEqual([
+        "sources.0.include must stay inside management.file_roots of this host",
+      ]);
   });
 
   it.each([

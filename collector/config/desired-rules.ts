@@ -8,6 +8,7 @@ import { isOnLoopback } from "../sources/listeners.ts";
 const fixedKeys: readonly [key: string, value: (config: CollectorConfig) => unknown][] = [
   ["host_id", ({ hostId }) => hostId],
   ["labels", ({ labels }) => labels],
+  ["local_processors", ({ localProcessors }) => localProcessors],
   ["run_as_root_acknowledged", ({ runAsRootAcknowledged }) => runAsRootAcknowledged],
   ["forwarder.endpoint", ({ forwarder }) => forwarder.endpoint],
   ["forwarder.mtls", ({ forwarder }) => forwarder.mtls],
@@ -31,7 +32,7 @@ export const rejectedChanges = (running: CollectorConfig, desired: CollectorConf
     .map(([key]) => `${key} must stay as it is on this host`);
   const outside = desired.sources.flatMap((source, index) => {
     const [key, patterns] = patternsOf(source);
-    return running.sources.some((known) => isDeepStrictEqual(known, source)) ||
+    return running.sources.some((known) => isSource(known, source)) ||
       isInsideRoots(patterns, running.management.fileRoots)
       ? []
       : [`sources.${index}.${key} must stay inside management.file_roots of this host`];
@@ -46,6 +47,13 @@ export const rejectedChanges = (running: CollectorConfig, desired: CollectorConf
   );
   return [...fixed, ...outside, ...widened];
 };
+
+/** Whether a source is a known one with its rules, and perhaps more of them. */
+const isSource = (
+  { processors: rules = [], ...known }: SourceConfig,
+  { processors = [], ...source }: SourceConfig,
+) =>
+  isDeepStrictEqual(known, source) && isDeepStrictEqual(rules, processors.slice(0, rules.length));
 
 /** Where journald keeps the journal of a host. */
 const journalDirectory = "/var/log/journal";

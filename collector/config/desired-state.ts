@@ -6,8 +6,10 @@
 import { readFile, realpath, stat } from "node:fs/promises";
 import * as v from "valibot";
 import type { Entropy } from "#kit/entropy.ts";
+import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
 import type { CollectorEnv } from "../env.ts";
 import { writeDurably } from "../files/private-files.ts";
+import { keepHostOwned } from "./host-owned.ts";
 import { describeConfigError, loadConfig } from "./load-config.ts";
 
 const Sha256 = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
@@ -52,13 +54,15 @@ export const writeDesiredState = (
 ): Promise<void> =>
   writeDurably(desiredFiles(configPath).state, `${JSON.stringify(state, null, 2)}\n`, env);
 
-/** Restores the last known good config durably, with the file mode of the config that it replaces. */
+/** Restores the last known good config durably, with the file mode of the config that it replaces, and its labels and rules of the host. */
 export const restoreLastKnownGood = async (
   configPath: string,
   env: { entropy: Entropy },
 ): Promise<void> => {
   const target = await realpath(configPath);
-  const text = await readFile(desiredFiles(configPath).lastKnownGood, "utf8");
+  const good = await readFile(desiredFiles(configPath).lastKnownGood, "utf8");
+  const kept = keepHostOwned(good, await readFile(target, "utf8"));
+  const text = parseCollectorConfig(kept).ok ? kept : good;
   await writeDurably(target, text, env, (await stat(target)).mode & 0o777);
 };
 

@@ -8,7 +8,7 @@ import shared from "./vectors.json" with { type: "json" };
 
 const key = fc
   .stringMatching(/^[a-z_]{1,8}$/)
-  .filter((name) => !["management", "labels"].includes(name));
+  .filter((name) => !["management", "labels", "local_processors"].includes(name));
 const leaf = fc.oneof(fc.string(), fc.integer(), fc.boolean(), fc.constant(null));
 const tree = fc.dictionary(key, fc.oneof(leaf, fc.array(leaf), fc.dictionary(key, leaf)));
 const sha256 = (text: string | undefined) =>
@@ -51,9 +51,11 @@ it("leaves out the two reporting-only keys, and a management section with nothin
   );
 });
 
-it("leaves out the labels of the host, and no other key of that name", async () => {
+it("leaves out the labels and the rules of the host, and no other key of that name", async () => {
   const bare = await configHash("buffer: {dir: /q}");
   expect(await configHash("buffer: {dir: /q}\nlabels: {env: prod}")).toBe(bare);
+  expect(await configHash("buffer: {dir: /q}\nlocal_processors: [{name: a}]")).toBe(bare);
+  expect(await configHash("buffer: {dir: /q}\nprocessors: [{name: a}]")).not.toBe(bare);
   expect(
     await configHash("labels: {}\nbuffer: {dir: /q}\nmanagement: {desired_config_hash: d}"),
   ).toBe(bare);

@@ -11,6 +11,7 @@ const newKeys: Readonly<Record<string, readonly string[]>> = {
     "sources.preset",
     "sources.processors",
     "processors",
+    "local_processors",
     "sources.follow_links",
     "sources.hidden",
     "sources.partial_after_ms",

@@ -29,6 +29,7 @@ it("fills in every documented default", () => {
     log: { level: "info", format: "json" },
     sources: [],
     processors: [],
+    localProcessors: [],
     forwarder: {
       endpoint: "core.example.net:8443",
       mtls: {

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { inCamelCase } from "../values.ts";
+import { hostRules } from "./processors.ts";
 import { CollectorConfigYaml } from "./schema.ts";
 import { otlpGrpcListen, otlpHttpListen, podLogs, syslogListen } from "./sources.ts";
 import {
@@ -122,7 +123,6 @@ const toConfig = ({
   log,
   labels,
   sources,
-  processors,
   forwarder,
   buffer,
   proxy,
@@ -144,7 +144,9 @@ const toConfig = ({
       ...toSource(source),
       ...(own && { processors: own.map(toRule) }),
     })),
-    processors: processors.map(toRule),
+    processors: hostRules(wire).map(toRule),
+    /** Those of the host: all, unless the file says which. */
+    localProcessors: (wire.local_processors ?? wire.processors).map(toRule),
     forwarder: {
       ...inCamelCase(forwarder),
       mtls: inCamelCase(forwarder.mtls),

@@ -121,6 +121,18 @@ const Processor = v.pipe(
 /** A list of rules, which work in its order. */
 export const Processors = v.array(Processor);
 
+/** Returns the rules for all sources: the host's own, then those of `processors` that are not among them. */
+export const hostRules = <Rule>({
+  local_processors: own = [],
+  processors,
+}: {
+  local_processors?: Rule[] | undefined;
+  processors: Rule[];
+}): Rule[] => {
+  const known = new Set(own.map((rule) => JSON.stringify(rule)));
+  return [...own, ...processors.filter((rule) => !known.has(JSON.stringify(rule)))];
+};
+
 /** Reports whether rules of a config have names of their own, and are not too many. */
 export const hasDistinctRules = (rules: readonly { name: string }[]): boolean =>
   rules.length <= rulesMax && new Set(rules.map(({ name }) => name)).size === rules.length;

@@ -10,7 +10,7 @@ import {
   section,
 } from "#proto/values.ts";
 import { Labels } from "../labels.ts";
-import { hasDistinctRules, Processors, rulesMax } from "./processors.ts";
+import { hasDistinctRules, hostRules, Processors, rulesMax } from "./processors.ts";
 import { Hosts, hostPortForm, SourceYaml, splitHostPort } from "./sources.ts";
 
 /** The value of `run_as_root_acknowledged` and of `--allow-root-acknowledged`. */
@@ -77,6 +77,8 @@ const Sections = section({
   ),
   /** [rules](processors.md) for the records of all sources, in their order, before the queue */
   processors: v.optional(Processors, []),
+  /** rules of this host, which work first; [core cannot change them](what-leaves-the-host.md) */
+  local_processors: v.optional(Processors),
   forwarder: section({
     /** `host:port` of the ingest listener of core, as `core.example.com:8443` */
     endpoint: Endpoint,
@@ -180,8 +182,11 @@ const Sections = section({
 export const CollectorConfigYaml = v.pipe(
   Sections,
   v.check(
-    ({ processors, sources }) =>
-      hasDistinctRules([processors, ...sources.map((source) => source.processors ?? [])].flat()),
-    `must have at most ${rulesMax} processors, each with a name of its own`,
+    ({ sources, ...config }) =>
+      hasDistinctRules([
+        ...hostRules(config),
+        ...sources.flatMap((source) => source.processors ?? []),
+      ]),
+    `must have at most ${rulesMax} processors, each with a name of its own, also beside local_processors`,
   ),
 );

@@ -12,6 +12,7 @@ import {
   parseTree,
   type Tree,
 } from "#proto/collector-config/tree.ts";
+import { isRecord } from "#proto/values.ts";
 import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 
 /** A config that may be published. */
@@ -79,6 +80,8 @@ export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
   if (composed.length > 0) throw invalid(composed);
   if (Object.keys(parsed.config.labels).length > 0)
     throw invalid([parsed.errorAt(["labels"], labelsMessage, "key")]);
+  if (tree.ok && isRecord(tree.tree) && tree.tree.local_processors !== undefined)
+    throw invalid([parsed.errorAt(["local_processors"], localRulesMessage, "key")]);
   const hash = await hashTree(tree);
   if (hash === null) throw invalid([{ path: "", message: "has no hash" }]);
   return { yaml, configHash: hash, sizeBytes };
@@ -86,6 +89,8 @@ export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
 
 const labelsMessage =
   "belongs to one host: set labels in the host's own config or in its enrollment policy";
+
+const localRulesMessage = "belongs to one host: set it there, and add rules by processors";
 
 const composedMessage =
   "must name its directories without braces, classes, groups, backslashes and ..";

@@ -76,6 +76,12 @@ describe("POST /v1/collector/configs", () => {
     });
   });
 
+  it("rejects local rules, which belong to one host", async () => {
+    expect(await check(`${yaml()}local_processors: []\n`)).toMatchObject({
+      body: { code: "config_invalid", errors: [{ path: "local_processors", line: 9, column: 1 }] },
+    });
+  });
+
   it("stores nothing with dry_run", async () => {
     const before = await listed();
     expect(await check(yaml())).toMatchObject({ status: 200, body: { valid: true } });
