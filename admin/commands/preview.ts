@@ -75,8 +75,8 @@ export const describePreview = (preview: Preview): string => {
   return [
     `Config ${shownConfig(config)} for ${hosts} ${hosts === 1 ? "host" : "hosts"}: ${changeOf(changing, equal)}`,
     ...preview.from.map(
-      ({ config: from, hosts: count }) =>
-        `  ${count} from ${from ? shownConfig(from) : "no config"}${isEqual(from) ? ": only comments or formatting differ" : ""}`,
+      ({ config: from, hosts: count, rules }) =>
+        `  ${count} from ${from ? shownConfig(from) : "no config"}${isEqual(from) ? ": only comments or formatting differ" : ""}${(rules ?? []).map(({ rule, change }) => `, rule ${rule} ${change}`).join("")}`,
     ),
     ...(unchanged === 0 ? [] : [`  ${unchanged} ${unchanged === 1 ? "has" : "have"} it already`]),
     ...(skipped === 0 ? [] : [`  ${skipped} ${areOf(skipped)} skipped: ${refused}${others}`]),

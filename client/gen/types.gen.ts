@@ -1664,6 +1664,10 @@ export type RolloutPreview = {
         } | null;
         hosts: number;
         diff: string | null;
+        rules: Array<{
+            rule: string;
+            change: 'added' | 'removed' | 'changed';
+        }> | null;
     }>;
     refused: Array<{
         identity_id: string;

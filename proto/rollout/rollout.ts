@@ -235,6 +235,12 @@ export const RolloutPreview = v.strictObject({
       hosts: v.number(),
       /** From this config to the new one, as a unified diff; null without a config, or if the diff takes too long. */
       diff: TextOrNull,
+      /** The rules of `processors` that differ, by name; null as `diff`. */
+      rules: v.nullable(
+        v.array(
+          v.strictObject({ rule: v.string(), change: v.picklist(["added", "removed", "changed"]) }),
+        ),
+      ),
     }),
   ),
   refused: v.array(

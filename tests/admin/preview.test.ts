@@ -15,7 +15,7 @@ const preview = {
   will_change: 49,
   unchanged: 1,
   skipped: 0,
-  from: [{ config: same, hosts: 49, diff: "" }],
+  from: [{ config: same, hosts: 49, diff: "", rules: [] }],
   refused: [],
   unparsable: [],
   in_other_rollouts: [],
@@ -31,8 +31,16 @@ it("say that only comments change, where collectors read the same", () => {
 
 it("count only hosts whose collectors read something else, in the right number", () => {
   const from = [
-    { config: other, hosts: 1, diff: "" },
-    { config: same, hosts: 2, diff: "" },
+    {
+      config: other,
+      hosts: 1,
+      diff: "",
+      rules: [
+        { rule: "cards", change: "removed" as const },
+        { rule: "env", change: "added" as const },
+      ],
+    },
+    { config: same, hosts: 2, diff: "", rules: null },
   ];
   const busy = [{ rollout_id: config.id, hosts: 1 }];
   const shown = describePreview({
@@ -47,7 +55,7 @@ it("count only hosts whose collectors read something else, in the right number",
   });
   expect(shown.split("\n")).toEqual([
     "Config bbbbbbbbbbbb for 5 hosts: 1 would change",
-    "  1 from aaaaaaaaaaaa (before)",
+    "  1 from aaaaaaaaaaaa (before), rule cards removed, rule env added",
     "  2 from bbbbbbbbbbbb (before): only comments or formatting differ",
     "  1 has it already",
     "  1 is skipped: a (revoked)",

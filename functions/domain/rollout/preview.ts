@@ -13,6 +13,7 @@ import {
   countOverlaps,
   findOpenRollouts,
 } from "#functions/store/rollout/rollouts.ts";
+import { parseTree } from "#proto/collector-config/tree.ts";
 import { previewMax, type RolloutPreview } from "#proto/rollout/rollout.ts";
 import { findUnknowing } from "../config/unknown-keys.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
@@ -51,8 +52,12 @@ export const previewRollout = async (
   const changing = present.filter((each) => each.config?.id !== config.id).slice(0, previewMax);
   const unchanged = present.find((each) => each.config?.id === config.id)?.hosts ?? 0;
   const diffsFrom = clock.monotonic();
-  const diffWith = (before: ConfigText) =>
-    diffOf(before, config, diffsMsMax - (clock.monotonic() - diffsFrom));
+  const diffWith = (before: ConfigText | null) => {
+    const msMax = before === null ? 0 : diffsMsMax - (clock.monotonic() - diffsFrom);
+    return before === null || msMax <= 0
+      ? { diff: null, rules: null }
+      : { diff: diffOf(before, config, msMax), rules: changedRules(before.yaml, config.yaml) };
+  };
   return {
     config: { id: config.id, name: config.name, config_hash: config.configHash },
     filter: query,
@@ -63,7 +68,7 @@ export const previewRollout = async (
     from: changing.map(({ config: before, hosts }) => ({
       config: before && { id: before.id, name: before.name, config_hash: before.configHash },
       hosts,
-      diff: before && diffWith(before),
+      ...diffWith(before),
     })),
     refused: refused.rows.map(({ identityId, identity, reason }) => ({
       identity_id: identityId,
@@ -82,12 +87,40 @@ export const previewRollout = async (
 };
 
 const diffOf = (before: ConfigText, after: ConfigText, msMax: number) => {
-  if (msMax <= 0) return null;
   const options = { maxEditLength: changedLinesMax, timeout: msMax };
   const names = [nameOf(before), nameOf(after)] as const;
   return (
     createTwoFilesPatch(...names, before.yaml, after.yaml, undefined, undefined, options) ?? null
   );
 };
+
+type RuleChange = NonNullable<RolloutPreview["from"][number]["rules"]>[number];
+
+/** Returns the rules that a config adds, removes and changes. */
+const changedRules = (before: string, after: string): RuleChange[] => {
+  const old = rulesOf(before);
+  const wanted = rulesOf(after);
+  const changeOf = (rule: string): RuleChange["change"] => {
+    if (!old.has(rule)) return "added";
+    return wanted.has(rule) ? "changed" : "removed";
+  };
+  return [...new Set([...old.keys(), ...wanted.keys()])]
+    .filter((rule) => old.get(rule) !== wanted.get(rule))
+    .map((rule) => ({ rule, change: changeOf(rule) }));
+};
+
+/** Returns the rules of a published config, of all sources and of each, as JSON by name. */
+const rulesOf = (yaml: string) => {
+  const parsed = parseTree(yaml);
+  // Core has checked it by the schema when it was published.
+  const config = (parsed.ok ? parsed.tree : {}) as Ruled & { sources?: Ruled[] };
+  const rules = [config, ...(config.sources ?? [])].flatMap(({ processors = [] }) => processors);
+  return new Map(rules.map((rule) => [rule.name, JSON.stringify(rule)]));
+};
+
+/** The part of a config, or of a source, that has rules. */
+interface Ruled {
+  processors?: { name: string }[];
+}
 
 const nameOf = ({ configHash }: ConfigText) => configHash.slice(0, 12);

@@ -177,6 +177,7 @@ const Before = (props: PreviewProps & { before: RolloutPreview["from"][number] }
         <a href={`/changes/configs/${config().id}`}>{plainText(configName(config()))}</a>{" "}
         <code title={config().config_hash}>{config().config_hash.slice(0, 6)}</code>
         {isEqual(props.preview, config()) ? ", only comments or formatting differ" : ""}
+        {(props.before.rules ?? []).map(({ rule, change }) => `, rule ${rule} ${change}`)}
         <Show
           when={props.before.diff}
           fallback={

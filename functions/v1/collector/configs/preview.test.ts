@@ -132,6 +132,33 @@ it("counts the hosts that have the config already, however many other configs th
   expect(groups).toMatchObject([{ config: { id: second }, hosts: 1 }]);
 });
 
+it("says which rules a config adds, removes and changes, at the top and in sources", async () => {
+  const publish = async (rules: string) => {
+    const yaml = `${testConfigYaml(8)}${rules}`;
+    return String((await admin.post("/v1/collector/configs", { yaml })).body.id);
+  };
+  const rule = (name: string, body: string) => `{name: ${name}, drop: {body_contains: ${body}}}`;
+  const source = (...rules: string[]) =>
+    `sources: [{type: host_metrics, processors: [${rules.join(", ")}]}]\n`;
+  const before = await publish(
+    `processors: [${rule("a", "x")}, ${rule("b", "x")}]\n${source(rule("c", "x"))}`,
+  );
+  const after = await publish(
+    `processors: [${rule("b", "y")}]\n${source(rule("c", "x"), rule("d", "x"))}`,
+  );
+  await assign(0, before);
+  expect((await preview("device:host-1", after)).from).toMatchObject([
+    {
+      config: { id: before },
+      rules: [
+        { rule: "a", change: "removed" },
+        { rule: "b", change: "changed" },
+        { rule: "d", change: "added" },
+      ],
+    },
+  ]);
+});
+
 describe("a config with a key that hosts of an older version do not know", async () => {
   const old = await createDrivenFleet(test, { count: 5, name: "old" });
   const ids = old.hosts.map(({ host }) => host.identityId);
