@@ -13,6 +13,8 @@ import { endQueue } from "#functions/store/ingest/queues.ts";
 import { dayMs, hourMs, systemClock } from "#kit/clock.ts";
 import { unpackNotes } from "#proto/completeness/hour-note.ts";
 import { stateOfByte } from "#proto/completeness/hour-state.ts";
+import { readLosses } from "#proto/completeness/lost-ranges.ts";
+import { parseStatementFile } from "#proto/completeness/statement-file.ts";
 import { createInProcessCore } from "#scripts/lab/in-process-core.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import type { TestClock } from "../fakes/clock.ts";
@@ -28,6 +30,7 @@ import {
   startAccountingHost,
 } from "./support/accounting-host.ts";
 import { createTestFiles, settle } from "./support/file-source.ts";
+import { createTestJournal } from "./support/journal.ts";
 import { traceRequest } from "./support/otlp.ts";
 import { createRuledSource } from "./support/ruled-source.ts";
 
@@ -94,6 +97,14 @@ const start = async ({
     const lines = text.split("\n").filter((line) => line.startsWith("line "));
     return lines.map((line) => line.replace(/^line \d+ \S+ /, "").replace(/ (queues|of)=\S+/g, ""));
   };
+  /** What the accounts in the file of a statement say of each rule. */
+  const rulesAt = async (hour: number) => {
+    const parts: string[] = [];
+    const order = { hour: new Date(hour), host: accountingHost, withAccounts: true };
+    for await (const part of exportStatement({ db, codec: zstdCodec }, order)) parts.push(part);
+    const accounts = parseStatementFile(parts.join("")).lines.flatMap((line) => line.accounts);
+    return Object.fromEntries(accounts.flatMap(({ body }) => [...readLosses(body).rules]));
+  };
   /** Settles an hour's end: once its grace is over by core's clock. */
   const pastGrace = async (hour: number, ...queues: readonly Queue[]) => {
     const minutes = (hour + hourMs + 15 * minuteMs - (clock.now() + aheadMs)) / minuteMs;
@@ -107,6 +118,7 @@ const start = async ({
     settle,
     stateAt,
     linesAt,
+    rulesAt,
     pastGrace,
     expectState: async (state: string, ...hours: readonly number[]) => {
       for (const hour of hours) expect(await stateAt(hour)).toEqual({ state, shortages: [] });
@@ -154,6 +166,41 @@ it("is complete when rules of the host dropped and changed records, and says how
   await test.expectState("complete", two);
   const line = "complete accepted=1 stored=1 filtered=2 redacted=1 delivered=backend";
   expect(await test.linesAt(two)).toEqual([line]);
+});
+
+it("says what rules dropped and redacted beside what a vacuum of the journal lost, by rule", async () => {
+  const test = await start();
+  const { queue } = test.openForwarded();
+  const { append } = createRuledSource(queue, [
+    { name: "no-debug", drop: { severityBelow: "info" } },
+    { name: "cards", redact: { presets: ["card"], patterns: [] } },
+  ]);
+  const card = ["4111", "1111", "1111", "1111"].join(" ");
+  await appendTexts({ append }, ["DEBUG a", `INFO paid by ${card}`, "ERROR b", "DEBUG c"]);
+  const journal = createTestJournal(queue);
+  journal.storeBy(append);
+  journal.write(1, 2, { PRIORITY: "7" });
+  journal.write(3, 5, { PRIORITY: "4" });
+  await journal.start();
+  await eventually(() => expect(queue.lastSequence).toBe(5));
+  await journal.stop();
+  journal.vacuum();
+  journal.write(11, 12, { PRIORITY: "4" });
+  await journal.start();
+  await eventually(() => expect(queue.lastSequence).toBe(7));
+  await journal.stop();
+  await test.sendHour(queue, 0);
+  await test.pastGrace(two, queue);
+  expect(await saidOf(test, two)).toEqual({
+    state: "short",
+    shortages: [{ kind: "file_gap", count: null }],
+    line: "short accepted=7 stored=7 file_gaps=1 filtered=4 redacted=1 short=file_gap delivered=backend",
+    chat: [{ state: "short", short_of: "file_gap" }],
+  });
+  expect(await test.rulesAt(two)).toEqual({
+    "no-debug": { filtered: 4, redacted: 0 },
+    cards: { filtered: 0, redacted: 1 },
+  });
 });
 
 it("is short of 310 records that a full queue dropped", async () => {

@@ -22,8 +22,8 @@ export const exported = (number: number, fields: Readonly<Record<string, string>
     .map(([name, value]) => `${name}=${value}\n`)
     .join("")}\n`;
 
-/** Creates a journal, which a stand-in for `journalctl` reads, and a source over it that appends to a real queue. */
-export const createTestJournal = () => {
+/** Creates a journal, which a stand-in for `journalctl` reads, and a source over it that appends to a real queue, its own unless given. */
+export const createTestJournal = (given?: Queue) => {
   const dir = newFolder();
   const file = (name: string) => join(dir, name);
   const program = file("journalctl");
@@ -38,7 +38,7 @@ export const createTestJournal = () => {
     monotonic: () => systemClock.monotonic() * 100 + skippedMs,
     sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(ms / 100, signal),
   };
-  let queue = openTestQueue(file("queue"));
+  let queue = given ?? openTestQueue(file("queue"));
   let append: Queue["append"] = queue.append;
   let source: Source | undefined;
 
@@ -69,7 +69,7 @@ export const createTestJournal = () => {
   const records = () => readAll(queue);
   whenDone(async () => {
     await stop();
-    await queue.close();
+    if (given === undefined) await queue.close();
   });
   return {
     file,
