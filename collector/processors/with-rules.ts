@@ -2,7 +2,6 @@ import { batchRecords } from "../queue/envelope.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { RuledRecords } from "../queue/record.ts";
 import type { PositionedSourceDependencies, Source, SourceSettings } from "../sources/source.ts";
-import { createRules } from "./apply-rules.ts";
 
 type Create = (
   config: SourceSettings,
@@ -18,6 +17,7 @@ export const withRules =
   async (...[config, dependencies]: Parameters<Create>): Promise<Source> => {
     const { type, processors = [] } = config;
     if (processors.length === 0) return create(config, dependencies);
+    const { createRules } = await import("./apply-rules.ts");
     const apply = await createRules(processors, {
       hasRequests: type === "otlp" || type === "host_metrics",
     });

@@ -373,10 +373,17 @@ const reload = async (options: SupervisorOptions, running: Running, next: Usable
   }
   const before = state.loaded;
   const { runningConfigHash } = before;
-  const { sources: sourcesBefore, processors, log: logBefore, labels } = before.config;
+  const {
+    sources: sourcesBefore,
+    processors,
+    localProcessors,
+    log: logBefore,
+    labels,
+  } = before.config;
   if (!isDeepStrictEqual(next.config.log, logBefore)) log.reload(next.config.log);
   // A session does not depend on sources, their rules, log and labels.
-  const config = { ...next.config, sources: sourcesBefore, processors, log: logBefore, labels };
+  const rules = { processors, localProcessors };
+  const config = { ...next.config, sources: sourcesBefore, ...rules, log: logBefore, labels };
   const forSession = { ...next, runningConfigHash, config };
   const keepsSession = isSame(forSession, before);
   state.loaded = next;

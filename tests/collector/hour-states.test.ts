@@ -171,7 +171,7 @@ it("is complete when rules of the host dropped and changed records, and says how
 it("says what rules dropped and redacted beside what a vacuum of the journal lost, by rule", async () => {
   const test = await start();
   const { queue } = test.openForwarded();
-  const { append } = createRuledSource(queue, [
+  const { append } = await createRuledSource(queue, [
     { name: "no-debug", drop: { severityBelow: "info" } },
     { name: "cards", redact: { presets: ["card"], patterns: [] } },
   ]);
