@@ -301,7 +301,8 @@ const reportingOnlyKeys = ["desired_config_hash", "last_known_good_config_hash"]
 /**
  * Computes the hash of a collector config (docs/collector-config.md): the SHA-256, in lowercase hex, of the RFC 8785 form of the YAML
  * tree as written, without `labels`, `local_processors`, the two reporting-only keys and a `management` that becomes empty. Labels and
- * local rules belong to one host, so that different hosts can run one config. Comments, key order, quoting and anchors do not count; defaults are not filled in. Returns null if the text is not one well-formed document; it need not be valid.
+ * local rules belong to one host, so that different hosts can run one config. Comments, key order, quoting and anchors do not count;
+ * defaults are not filled in. Returns null if the text is not one well-formed document; it need not be valid.
  */
 export const configHash = (text: string): Promise<string | null> => hashTree(parseTree(text));
 
