@@ -66,8 +66,13 @@ export const parts: readonly Part[] = [
     imports: ["kit", "problems"],
   },
   {
+    name: "objects",
+    imports: leaves,
+    without: [...database, ...http],
+  },
+  {
     name: "store",
-    imports: [...leaves, "schema", "problems", "database-problem"],
+    imports: [...leaves, "schema", "objects", "problems", "database-problem"],
     without: http,
   },
   {
@@ -78,7 +83,7 @@ export const parts: readonly Part[] = [
   },
   {
     name: "domain",
-    imports: [...leaves, "store", "signer", "problems", "version"],
+    imports: [...leaves, "store", "objects", "signer", "problems", "version"],
     types: ["core", "config", "schema", "directory", "inference", "chat-sql"],
     without: [...database, ...http],
   },
@@ -119,13 +124,13 @@ export const parts: readonly Part[] = [
   },
   {
     name: "ingest",
-    imports: [...leaves, "domain", "store", "problems", "database-problem"],
+    imports: [...leaves, "domain", "store", "objects", "problems", "database-problem"],
     types: ["core", "config", "schema", "signer"],
     without: ["drizzle-orm"],
   },
   {
     name: "jobs",
-    imports: [...leaves, "domain", "store", "directory", "problems"],
+    imports: [...leaves, "domain", "store", "objects", "directory", "problems"],
     types: ["core", "config"],
     without: [...database, ...http],
   },
@@ -143,6 +148,7 @@ export const parts: readonly Part[] = [
       ...leaves,
       "containment",
       "store",
+      "objects",
       "database-problem",
       "signer",
       "ingest",
