@@ -10,6 +10,8 @@ import { type FigureFilter, figureFilters } from "../management/reported-numbers
 import {
   type CamelCase,
   camelCase,
+  filterCountMax,
+  filterSecondsMax,
   Identifier,
   parsePastTime,
   parseTimestamp,
@@ -25,8 +27,6 @@ import {
   enrolledStatuses,
   type FleetSort,
   type FleetState,
-  filterCountMax,
-  filterSecondsMax,
   fleetConditions,
   fleetStates,
   forwarderKinds,
