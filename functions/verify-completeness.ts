@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { strictUtf8 } from "#kit/utf8.ts";
 import { DerError, readCertificate } from "#proto/certificate-der.ts";
 import { accountPayload } from "#proto/completeness/account.ts";
 import { formatNoteKey, type NoteKey, parseNoteKey } from "#proto/completeness/signed-note.ts";
@@ -144,7 +145,7 @@ const readText = (path: string) => {
       `${path} has ${size} bytes, and at most ${textBytesMax} are read: export one host's lines`,
     );
   try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(readFileSync(path));
+    return strictUtf8.decode(readFileSync(path));
   } catch (error) {
     if (error instanceof TypeError) throw new StatementFileMalformed(`${path} is not UTF-8`);
     throw error;

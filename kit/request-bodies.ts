@@ -8,6 +8,7 @@ import { addressKey } from "./address.ts";
 import { readBytes } from "./bytes.ts";
 import type { Clock } from "./clock.ts";
 import { jsonLimits, parseForeignJson } from "./foreign-json.ts";
+import { strictUtf8 } from "./utf8.ts";
 
 /** The limits of incomplete bodies. */
 interface BodyLimits {
@@ -35,12 +36,12 @@ export interface RequestBodies {
     limits: { remoteAddress: string; bytesMax: number },
   ): Promise<Uint8Array<ArrayBuffer> | BodyRefusal>;
   parse: ParseBody;
+  /** Returns a body as UTF-8 text. Throws a `TypeError` for other bytes. */
+  decode(bytes: Uint8Array): string;
 }
 
 /** Parses the JSON of a body that may have `bytesMax` bytes, within the limits of its values. Throws as `parseForeignJson` does. */
 export type ParseBody = (bytes: Uint8Array, bytesMax: number) => unknown;
-
-const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** The `ParseBody` for bytes that do not arrive as a request. */
 export const parseBody: ParseBody = (bytes, bytesMax) =>
@@ -87,6 +88,7 @@ export const createRequestBodies = (
 
   return {
     parse: parseBody,
+    decode: (bytes) => strictUtf8.decode(bytes),
     async read(request, { remoteAddress, bytesMax }) {
       if (Number(request.headers.get("content-length") ?? 0) > bytesMax) return "payload_too_large";
       if (request.body === null) return new Uint8Array();

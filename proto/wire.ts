@@ -3,6 +3,7 @@
  * `BinaryReader` of @bufbuild/protobuf that a nested message ends before the bytes do.
  */
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { strictUtf8 } from "#kit/utf8.ts";
 
 /** The bytes are not well-formed protobuf. The message does not quote them. */
 export class ProtobufError extends Error {
@@ -126,12 +127,10 @@ export const eachValue = (
     visit(to);
   });
 
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
 /** Decodes the value of a string field. Throws `ProtobufError` unless it is UTF-8. */
 export const decodeText = (bytes: Uint8Array): string => {
   try {
-    return utf8.decode(bytes);
+    return strictUtf8.decode(bytes);
   } catch (cause) {
     throw new ProtobufError("text is not UTF-8", { cause });
   }

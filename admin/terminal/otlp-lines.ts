@@ -1,5 +1,6 @@
 /** Envelopes as OTLP/JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): each line is a request. */
 import { type DescMessage, fromBinary, type JsonValue, toJson } from "@bufbuild/protobuf";
+import { strictUtf8 } from "#kit/utf8.ts";
 import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
@@ -92,11 +93,9 @@ const observedMs = ({ observed_at: observed, received_at: received }: EnvelopeLi
 
 const msMax = 2 ** 64 / 1e6;
 
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
 const bodyOf = (payload: string) => {
   try {
-    return { stringValue: utf8.decode(Uint8Array.fromBase64(payload)) };
+    return { stringValue: strictUtf8.decode(Uint8Array.fromBase64(payload)) };
   } catch {
     return { bytesValue: payload };
   }

@@ -1,5 +1,6 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { sha256 } from "#kit/bytes.ts";
+import { strictUtf8 } from "#kit/utf8.ts";
 import { usageError } from "./exit-codes.ts";
 
 /**
@@ -16,8 +17,6 @@ export const writeTokenFile = (path: string, content: string): void => {
     throw usageError(`${path} cannot be written`, { cause });
   }
 };
-
-const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Reads a file that core receives as text. Throws a `TypeError` for bytes that are not UTF-8, which would become other text. */
 export const readUtf8 = (file: string | number): string => strictUtf8.decode(readFileSync(file));

@@ -231,7 +231,7 @@ const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: CursorSe
       if (cursor === undefined) return [];
       try {
         const sealed = fromBase64url(cursor) ?? new Uint8Array();
-        const payload = new TextDecoder("utf-8", { fatal: true }).decode(sealed.subarray(macBytes));
+        const payload = new TextDecoder().decode(sealed.subarray(macBytes));
         const mac = sealed.subarray(0, macBytes);
         const expected = await Promise.all(macs.map((compute) => compute(list, payload)));
         if (sealed.length <= macBytes || !expected.some((own) => equalInConstantTime(own, mac)))

@@ -150,8 +150,6 @@ export const bearerOf = (c: HttpContext): string | undefined =>
 /** The largest body of an HTTP request, in bytes (docs/api.md). */
 export const bodyBytesMax = 1024 * 1024;
 
-const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
 /**
  * Reads at most `bytesMax` bytes, with or without a Content-Length, within the program's limits of incomplete bodies. Throws
  * `payload_too_large`, `body_timeout`, `overloaded`, and `unsupported_media_type` for a compressed body (RFC 9110, 15.5.16).
@@ -224,7 +222,7 @@ const mediaTypeOf = (request: Request) =>
 const readText = async (c: HttpContext, bytesMax = bodyBytesMax) => {
   const bytes = await readBody(c, bytesMax);
   try {
-    return strictUtf8.decode(bytes);
+    return c.get("bodies").decode(bytes);
   } catch (cause) {
     throw new Problem("validation_failed", {
       errors: [{ path: "", message: "must be UTF-8 text" }],

@@ -1,5 +1,6 @@
 import { equalBytes } from "#kit/bytes.ts";
 import { type Clock, rfc3339 } from "#kit/clock.ts";
+import { strictUtf8 } from "#kit/utf8.ts";
 import { type CertificateParts, DerError, readCertificate } from "#proto/certificate-der.ts";
 import { identityOfExtensions } from "#proto/identity.ts";
 import { decodePem, encodePem } from "#proto/pem.ts";
@@ -82,7 +83,7 @@ const answerPattern =
 /** Returns the PEM of an answer; throws `SignerFault` unless it is exactly one object with one field, surrounded by white space only. */
 export const readSignerAnswer = (answer: Uint8Array): string => {
   try {
-    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(answer);
+    const text = strictUtf8.decode(answer);
     const [, pem] = answerPattern.exec(text) ?? [];
     if (pem !== undefined) return String(JSON.parse(pem));
   } catch {

@@ -3,6 +3,7 @@
  * whole: records are found on the wire, and a limited number of them decoded one by one, each of limited size.
  */
 import { fromBinary } from "@bufbuild/protobuf";
+import { strictUtf8 } from "#kit/utf8.ts";
 import type { AnyValue, KeyValue } from "../gen/opentelemetry/proto/common/v1/common_pb.js";
 import {
   type LogRecord,
@@ -61,8 +62,6 @@ const at = (nanoseconds: bigint, { observedAt, receivedAt }: TextEnvelope): stri
 export const isoTime = (microseconds: bigint): string =>
   new Date(Number(microseconds / 1000n)).toISOString();
 
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
 const plainText = (envelope: TextEnvelope): string => {
   const { kind, attributes, payload } = envelope;
   const { "file.path": path, ...rest } = attributes;
@@ -77,7 +76,7 @@ const plainText = (envelope: TextEnvelope): string => {
 
 const decodePlain = (payload: Uint8Array): string => {
   try {
-    return utf8.decode(payload);
+    return strictUtf8.decode(payload);
   } catch {
     return `(${payload.length} bytes that are no text)`;
   }

@@ -1,4 +1,5 @@
 import { parseDocument } from "yaml";
+import { strictUtf8 } from "#kit/utf8.ts";
 import { ReleaseFailure } from "./release-failure.ts";
 
 /**
@@ -10,7 +11,7 @@ export const parseStrictJson = (bytes: Uint8Array, name: string): unknown => {
     new ReleaseFailure("specInvalid", `${name} is not valid: ${fault}`);
   let text: string;
   try {
-    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    text = strictUtf8.decode(bytes);
   } catch {
     throw invalid("it is not UTF-8");
   }
