@@ -134,6 +134,10 @@ export type CamelCase<Name> = Name extends `${infer First}_${infer Rest}`
 export const camelCase = (name: string): string =>
   name.replace(/_(\w)/g, (_, first: string) => first.toUpperCase());
 
+/** Converts camelCase to snake_case. */
+export const snakeCase = (name: string): string =>
+  name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
 /** Returns a body with its names in camelCase. */
 export const inCamelCase = <Body extends object>(body: Body) =>
   Object.fromEntries(Object.entries(body).map(([name, value]) => [camelCase(name), value])) as {

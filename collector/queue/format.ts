@@ -9,6 +9,7 @@ import { accessSync, constants, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
 import type { Entropy } from "#kit/entropy.ts";
+import { snakeCase } from "#proto/values.ts";
 import { sqliteCodeOf } from "../files/lock.ts";
 import { fsyncDirectorySync } from "../files/private-files.ts";
 import { QueueCorruptError, QueueVersionError } from "./errors.ts";
@@ -155,20 +156,18 @@ const stateReaders: {
 
 const stateNames = Object.keys(stateReaders) as (keyof QueueState)[];
 
-const columnOf = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-
 /** Reads the `state` row. */
 export const readState = (database: DatabaseSync): QueueState => {
   const row = database.prepare("SELECT * FROM state").get();
   if (row === undefined) throw new MalformedRowError("the queue's database has no state row");
-  const values = stateNames.map((name) => [name, stateReaders[name](row[columnOf(name)])]);
+  const values = stateNames.map((name) => [name, stateReaders[name](row[snakeCase(name)])]);
   return Object.fromEntries(values);
 };
 
 /** Prepares the statement that stores the state row, except what its creation fixes. */
 export const prepareSaveState = (database: DatabaseSync): ((state: QueueState) => void) => {
   const saved = stateNames.filter((name) => !/^quarantined/.test(name));
-  const assignments = saved.map((name) => `${columnOf(name)} = ?`);
+  const assignments = saved.map((name) => `${snakeCase(name)} = ?`);
   const save = database.prepare(`UPDATE state SET ${assignments.join()}`);
   return (state) => void save.run(...saved.map((name) => state[name]));
 };

@@ -12,12 +12,13 @@ import {
   timestamp as pgTimestamp,
   uuid as pgUuid,
 } from "drizzle-orm/pg-core";
+import { snakeCase } from "#proto/values.ts";
 
 const named = <Columns extends Record<string, never>>(columns: Columns): Columns => {
   for (const [member, { config }] of Object.entries<{
     config: { name: string; keyAsName: boolean };
   }>(columns)) {
-    config.name ||= member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    config.name ||= snakeCase(member);
     config.keyAsName = false;
   }
   return columns;

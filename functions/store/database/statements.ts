@@ -16,6 +16,7 @@ import {
   type PgSelect,
   type PgTable,
 } from "drizzle-orm/pg-core";
+import { snakeCase } from "#proto/values.ts";
 import type { Executor } from "./database.ts";
 
 /** Returns the condition that the column equals one of `values`, with one parameter: `inArray` needs one for each value. */
@@ -125,8 +126,6 @@ export const rowReader = <Columns extends ReadColumns>(columns: Columns) => {
     return converted as RowOf<Columns>;
   };
 };
-
-const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
 /** Returns the LIKE pattern that matches `text` anywhere; `%`, `_` and `\` in it match themselves. */
 export const substring = (text: string): string => `%${text.replace(/[\\%_]/g, "\\$&")}%`;
