@@ -7,7 +7,7 @@
 import type { Clock } from "#kit/clock.ts";
 import { GrpcError } from "#proto/grpc-status.ts";
 import type { Queue } from "../queue/queue.ts";
-import type { SealedAccount } from "../queue/queue-accounts.ts";
+import type { SealedAccount } from "../queue/seal-accounts.ts";
 import type { BatchGate } from "./batch.ts";
 import { type AccountAck, encodeAccount } from "./messages.ts";
 import type { ControlRequests, ForwardStreamOptions } from "./stream.ts";

@@ -9,9 +9,10 @@
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
 import { equalBytes } from "#kit/bytes.ts";
+import type { AccountContent } from "./account-content.ts";
 import { bytesOf, numberOf, readDamaged } from "./format.ts";
 import { type Period, stoppedAccount } from "./period.ts";
-import type { AccountContent, SealedAccount } from "./queue-accounts.ts";
+import type { SealedAccount } from "./seal-accounts.ts";
 
 /** A row of the table. */
 export interface AccountRow {

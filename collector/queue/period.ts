@@ -4,7 +4,7 @@
  * - A period lies within one UTC hour. It ends with the hour, with the collector, and when the clock or the machine stood still.
  */
 import { hourMs } from "#kit/clock.ts";
-import type { AccountContent, RefusedCount, RefusedRecords } from "./queue-accounts.ts";
+import type { AccountContent, RefusedCount, RefusedRecords } from "./account-content.ts";
 import type { RecordCount, RuleCount, RuledRecords } from "./record.ts";
 
 /** Totals of the queue since it exists, of which an account has the difference. */

@@ -6,11 +6,10 @@
  * - Accounts that a corrupt database has lost while the queue was open are written to the one that replaces it.
  * - No account of a queue id follows the one that ended it.
  */
-import { createHash } from "node:crypto";
 import { type Clock, minuteMs } from "#kit/clock.ts";
-import { accountPayload, type SourceRefusal, sourceRefusals } from "#proto/completeness/account.ts";
-import { accountBodyMessage } from "#proto/gen/ingest-messages.ts";
-import { type AccountRow, type AccountTable, missingAccount } from "./account-table.ts";
+import type { SourceRefusal } from "#proto/completeness/account.ts";
+import type { RefusedRecords } from "./account-content.ts";
+import { type AccountRow, missingAccount } from "./account-table.ts";
 import {
   type AccountEvent,
   account,
@@ -19,7 +18,7 @@ import {
   type Observation,
   resumeAccounts,
 } from "./period.ts";
-import type { RecordCount, RuleCount } from "./record.ts";
+import { type AccountSigner, type SealedAccount, sealAccounts } from "./seal-accounts.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
 import { createRecordWaiters } from "./waiters.ts";
 
@@ -123,7 +122,7 @@ export const createQueueAccounts = (
         sealed: undefined,
       });
     // With the transaction: nothing above its last sequence may be sent before an account that can be.
-    if ((state.unsaved.length > 0 || isRenamed) && signer) sealAll(accounts, signer);
+    if ((state.unsaved.length > 0 || isRenamed) && signer) sealAccounts(accounts, signer);
     accounts.savePeriod({ ...state.period, nextSequence: queue.nextSequence });
   };
 
@@ -184,7 +183,7 @@ export const createQueueAccounts = (
       signer = by;
       if (state.unsaved.length > 0) write(() => undefined);
       if (onDisk.pending().every(({ sealed }) => sealed !== undefined)) return;
-      write((transaction) => sealAll(transaction.accounts, by));
+      write((transaction) => sealAccounts(transaction.accounts, by));
       onDisk.changed();
       onDisk.pending();
       wake();
@@ -227,7 +226,15 @@ const createSavedAccounts = (store: Pick<QueueStore, "accounts">) => {
     }
     return known.pending;
   };
-  attempt(pending);
+  /** Reads the accounts, unless the database cannot be read now. */
+  const read = () => {
+    try {
+      pending();
+    } catch {
+      // The next call reads them, and throws.
+    }
+  };
+  read();
   return {
     pending,
     /** Returns the one that the next account follows. */
@@ -240,7 +247,7 @@ const createSavedAccounts = (store: Pick<QueueStore, "accounts">) => {
     saved: () => {
       lost = [];
       isStale = true;
-      attempt(pending);
+      read();
     },
     takeOldest: (): AccountRow | undefined => {
       const [oldest, ...others] = pending();
@@ -259,112 +266,3 @@ const createSavedAccounts = (store: Pick<QueueStore, "accounts">) => {
 /** Names an account among those of all queue ids, whatever row it has. */
 const nameOf = ({ queueId, content }: AccountRow) =>
   `${queueId.toHex()} ${JSON.stringify(content)}`;
-
-/** A key that does not sign must not keep the queue from storing. */
-const attempt = <Result>(act: () => Result): Result | undefined => {
-  try {
-    return act();
-  } catch {
-    return undefined;
-  }
-};
-
-const sealAll = (table: AccountTable, { hostId, certificateSha256, sign }: AccountSigner) => {
-  let before: { queueId: Uint8Array; sealed: SealedAccount } | undefined;
-  for (const { id, queueId, content, sealed } of table.rows()) {
-    if (sealed !== undefined) {
-      before = { queueId, sealed };
-      continue;
-    }
-    const isSameQueue = before?.queueId.toHex() === queueId.toHex();
-    const number = isSameQueue ? (before?.sealed.number ?? 0) + 1 : 1;
-    const previousSha256 = before
-      ? createHash("sha256").update(accountPayload(before.sealed.body)).digest()
-      : new Uint8Array();
-    const previousQueueId = isSameQueue || before === undefined ? new Uint8Array() : before.queueId;
-    const place = { hostId, queueId, number, previousSha256, previousQueueId, certificateSha256 };
-    const body = encodeAccountBody(content, place);
-    const signature = attempt(() => sign(accountPayload(body)));
-    if (signature === undefined) return;
-    const made = { number, lastSequence: content.lastSequence, body, signature };
-    table.seal(id, made);
-    before = { queueId, sealed: made };
-  }
-};
-
-/** An account of a host before it has its place in a chain, and its encoding (`AccountBody` in ingest.proto). */
-
-/** Records that a source did not accept. */
-export type RefusedRecords = Pick<RecordCount, "kind" | "source" | "records">;
-
-/** Records of one kind and source that were not accepted, for one reason. */
-export interface RefusedCount extends RefusedRecords {
-  readonly reason: SourceRefusal;
-  records: number;
-}
-
-/** The work of a host in a period. Sequences are those of the queue. */
-export interface AccountContent {
-  fromMs: number;
-  toMs: number;
-  firstSequence: number;
-  /** `firstSequence` - 1 if nothing was accepted. */
-  lastSequence: number;
-  stopped: boolean;
-  atLeast: boolean;
-  accepted: RecordCount[];
-  refused: RefusedCount[];
-  /** An earlier version saved accounts without these two. */
-  filtered?: RuleCount[] | undefined;
-  redacted?: RuleCount[] | undefined;
-  expired: number;
-  damaged: number;
-  fileGapBytes: number;
-  /** Gaps of any size, and those of which nobody knows the bytes. An earlier version saved accounts without them. */
-  fileGaps?: number | undefined;
-  fileGapsUnknown?: number | undefined;
-  waitedMs: number;
-  /** Sequences through this one were acknowledged under an earlier queue id; 0 for none. */
-  ackedBeforeThrough: number;
-  /** It is the last one of its queue. */
-  ended?: boolean | undefined;
-}
-
-/** The place of an account in the chain of its queue, and who signs it. */
-interface AccountPlace {
-  hostId: string;
-  queueId: Uint8Array;
-  number: number;
-  previousSha256: Uint8Array;
-  /** Empty unless the queue continues another. */
-  previousQueueId: Uint8Array;
-  certificateSha256: Uint8Array;
-}
-
-/** An account as it is sent. */
-export interface SealedAccount {
-  readonly number: number;
-  readonly lastSequence: number;
-  readonly body: Uint8Array;
-  readonly signature: Uint8Array;
-}
-
-/** Signs the accounts of a host. */
-export interface AccountSigner {
-  readonly hostId: string;
-  readonly certificateSha256: Uint8Array;
-  sign(payload: Uint8Array): Uint8Array;
-}
-
-/** Encodes an `AccountBody`. */
-export const encodeAccountBody = (content: AccountContent, place: AccountPlace): Uint8Array => {
-  const { filtered = [], redacted = [], ended = false } = content;
-  const { fileGaps = 0, fileGapsUnknown = 0 } = content;
-  const refused = content.refused.map(({ reason, ...count }) => ({
-    ...count,
-    reason: sourceRefusals.indexOf(reason) + 1,
-  }));
-  const waitedMs = Math.round(content.waitedMs);
-  const rounded = { ...content, refused, waitedMs, fileGaps, fileGapsUnknown, ended };
-  return accountBodyMessage.encode({ ...rounded, filtered, redacted, ...place });
-};

@@ -3,7 +3,7 @@ import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import type { Client } from "pg";
 import { expect, it } from "vitest";
-import { encodeAccountBody } from "#collector/queue/queue-accounts.ts";
+import { encodeAccountBody } from "#collector/queue/seal-accounts.ts";
 import {
   type AccountCore,
   createAccountAcceptor,

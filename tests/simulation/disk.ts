@@ -4,6 +4,7 @@
  * and put back, here or in another host.
  */
 
+import type { AccountContent } from "#collector/queue/account-content.ts";
 import type { AccountRow, AccountTable } from "#collector/queue/account-table.ts";
 import {
   type Block,
@@ -14,7 +15,6 @@ import {
 } from "#collector/queue/block.ts";
 import { createBlockReader } from "#collector/queue/block-table.ts";
 import { newOrigin, type QueueState } from "#collector/queue/format.ts";
-import type { AccountContent } from "#collector/queue/queue-accounts.ts";
 import type { Checkpoint } from "#collector/queue/record.ts";
 import type { QueueStore, QueueTransaction } from "#collector/queue/store.ts";
 import type { Entropy } from "#kit/entropy.ts";

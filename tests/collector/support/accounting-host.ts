@@ -3,7 +3,7 @@ import { expect, onTestFinished } from "vitest";
 import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
 import { signBytes } from "#collector/management/signed-request.ts";
 import type { Queue } from "#collector/queue/queue.ts";
-import type { AccountSigner } from "#collector/queue/queue-accounts.ts";
+import type { AccountSigner } from "#collector/queue/seal-accounts.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
 import { createAccountRegister } from "#functions/ingest-registers.ts";

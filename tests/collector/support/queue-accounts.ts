@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { fromBinary } from "@bufbuild/protobuf";
 import { expect } from "vitest";
 import type { Queue } from "#collector/queue/queue.ts";
-import type { AccountSigner } from "#collector/queue/queue-accounts.ts";
+import type { AccountSigner } from "#collector/queue/seal-accounts.ts";
 import { accountPayload } from "#proto/completeness/account.ts";
 import { type AccountBody, AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 

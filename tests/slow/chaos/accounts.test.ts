@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { encodeAccountBody } from "#collector/queue/queue-accounts.ts";
+import { encodeAccountBody } from "#collector/queue/seal-accounts.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { type AccountContext, judgeAccounts } from "./accounts.ts";
 

@@ -1,6 +1,6 @@
 /** A host whose accounts and records core has, for tests of statements. */
 import { hash, sign } from "node:crypto";
-import { encodeAccountBody } from "#collector/queue/queue-accounts.ts";
+import { encodeAccountBody } from "#collector/queue/seal-accounts.ts";
 import { createAccountAcceptor } from "#functions/domain/telemetry/accept-account.ts";
 import { hourMs } from "#kit/clock.ts";
 import { accountPayload } from "#proto/completeness/account.ts";
