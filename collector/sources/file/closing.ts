@@ -3,10 +3,10 @@ import type { Checkpoint } from "#collector/queue/record.ts";
 import type { PositionedSourceDependencies } from "../source.ts";
 import type { Discovery, FileSourceConfig } from "./discovery.ts";
 import { generationAt, type Ledgers } from "./ledger.ts";
-import { fileKey } from "./position.ts";
+import { fileCheckpoints, fileKey } from "./position.ts";
 import type { Followed } from "./readers.ts";
 import type { FileStat } from "./source-files.ts";
-import { fileCheckpoints, type Tail, type TailReader } from "./tail.ts";
+import type { Tail, TailReader } from "./tail.ts";
 
 interface Dependencies extends Pick<PositionedSourceDependencies, "append" | "log"> {
   readonly tails: Map<string, Tail>;

@@ -18,10 +18,17 @@ import { createLosses, type Gap } from "./losses.ts";
 import type { MultilineConfig } from "./multiline.ts";
 import { createNeighbours } from "./neighbours.ts";
 import { createPatternFiles, type FollowedName } from "./pattern-files.ts";
-import { cutKey, directoryOf, type Placed, type Placement, placeCandidates } from "./placement.ts";
-import { type Position, parsePosition, savePosition } from "./position.ts";
+import { type Placed, type Placement, placeCandidates } from "./placement.ts";
+import {
+  checkpointOf,
+  cutKey,
+  directoryOf,
+  fileCheckpoints,
+  type Position,
+  parsePosition,
+} from "./position.ts";
 import type { FileStat, SourceFiles } from "./source-files.ts";
-import { fileCheckpoints, type Tail } from "./tail.ts";
+import type { Tail } from "./tail.ts";
 import { createUndecidedFiles } from "./undecided-files.ts";
 import { createDirectories, type Directories, type FilePatterns, matches } from "./walk.ts";
 
@@ -281,10 +288,7 @@ const createCuts = ({ append, signal }: DiscoveryDependencies) => {
     /** Stores the position before a truncation, for which the next pass looks for a copy, and the one after it. */
     add: async (key: string, before: Position, after: Position) => {
       await append([], {
-        checkpoints: [
-          { source: fileCheckpoints, key, value: savePosition(after) },
-          { source: fileCheckpoints, key: cutKey(key, before), value: savePosition(before) },
-        ],
+        checkpoints: [checkpointOf(key, after), checkpointOf(cutKey(key, before), before)],
         signal,
       });
       cuts.set(before.path, [...cutsOf(before.path), before]);

@@ -17,6 +17,7 @@ import { createDiscovery, type FileSourceConfig, isHung } from "./discovery.ts";
 import { createLedgers } from "./ledger.ts";
 import { createMultiline, type Multiline, type MultilineConfig } from "./multiline.ts";
 import type { Placed } from "./placement.ts";
+import { fileCheckpoints } from "./position.ts";
 import {
   createPause,
   createReaders,
@@ -25,7 +26,7 @@ import {
   whileRunning,
 } from "./readers.ts";
 import type { SourceFiles } from "./source-files.ts";
-import { createTailReader, fileCheckpoints, type Tail, type TailReports } from "./tail.ts";
+import { createTailReader, type Tail, type TailReports } from "./tail.ts";
 import { fileWarnings } from "./warnings.ts";
 
 /** The dependencies of a `file` source. */

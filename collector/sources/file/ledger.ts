@@ -3,6 +3,7 @@ import * as v from "valibot";
 import type { Checkpoint } from "#collector/queue/record.ts";
 import { WholeNumber } from "#proto/values.ts";
 import {
+  fileCheckpoints,
   fileKey,
   hasPrint,
   headOf,
@@ -13,7 +14,6 @@ import {
 } from "./position.ts";
 import { possibleBases } from "./rotated-names.ts";
 import type { LogFile } from "./source-files.ts";
-import { fileCheckpoints } from "./tail.ts";
 
 const Entry = v.object({
   /** The size of the content that was read. */

@@ -5,8 +5,8 @@ import type { Checkpoint } from "#collector/queue/record.ts";
 import type { PositionedSourceDependencies } from "../source.ts";
 import type { FileOpener, UnopenedFile } from "./file-opener.ts";
 import type { Placement } from "./placement.ts";
-import { continues, type Position } from "./position.ts";
-import { fileCheckpoints, type Tail } from "./tail.ts";
+import { continues, fileCheckpoints, type Position } from "./position.ts";
+import type { Tail } from "./tail.ts";
 
 interface Dependencies
   extends Pick<PositionedSourceDependencies, "append" | "checkpoints" | "log"> {

@@ -9,19 +9,20 @@
  */
 import { dirname } from "node:path";
 import type { Checkpoint } from "#collector/queue/record.ts";
+import { createFileComparisons, isContinued } from "./file-comparisons.ts";
 import type { Candidate } from "./file-opener.ts";
 import { type Ledgers, readGeneration } from "./ledger.ts";
 import {
-  continues,
+  cutKey,
+  directoryOf,
+  fileCheckpoints,
   fileKey,
   headOf,
-  isBeginningOf,
-  isCopyOf,
   type Position,
   savePosition,
 } from "./position.ts";
 import type { LogFile, SourceFiles } from "./source-files.ts";
-import { fileCheckpoints, type Tail } from "./tail.ts";
+import type { Tail } from "./tail.ts";
 import { createUnpacking } from "./unpacking.ts";
 
 /** `live`: a pattern found it. `rotated`: it lay beside such a file. `complete`: nobody writes to it any more. */
@@ -65,24 +66,6 @@ export interface Placement {
   readonly failed: readonly { readonly path: string; readonly error: unknown }[];
 }
 
-/** The oldest first. Of files of one instant, such as `app.log.1` and `app.log.2`, the one with the higher number is older. */
-const byAge = ({ file: one }: Candidate, { file: other }: Candidate): number =>
-  one.stat.mtimeMs - other.stat.mtimeMs || generationOf(other) - generationOf(one);
-
-/** Returns positions, the one with the most that was read first. */
-const byOffset = (positions: ReadonlyMap<string, Position>): [string, Position][] =>
-  [...positions].sort(([, one], [, other]) => other.offset - one.offset);
-
-const generationOf = ({ realPath }: LogFile): number =>
-  Number(/\.(\d{1,4})(?:\.gz)?$/.exec(realPath)?.[1] ?? 0);
-
-/** Returns the directory in which rotation moves the file of a position. */
-export const directoryOf = ({ path, directory = dirname(path) }: Position): string => directory;
-
-/** Returns the key of a position whose file has another content now. */
-export const cutKey = (key: string, { head, mark = head, offset }: Position): string =>
-  `cut:${key}:${offset}:${mark.sha256.slice(0, 16)}`;
-
 /** Decides on candidates. Closes the files of those that are not to be followed; all of them if it throws. */
 export const placeCandidates = async (
   candidates: readonly Candidate[],
@@ -108,112 +91,10 @@ export const placeCandidates = async (
   }
 };
 
-/** Creates what is decided in a pass. */
-const createDecisions = ({ ledgers, unfinished }: PlacementContext) => {
-  const placement = {
-    placed: [] as Placed[],
-    checkpoints: [] as Checkpoint[],
-    undecided: [] as Candidate[],
-    missing: [] as Placement["missing"][number][],
-    firstSeen: new Set<string>(),
-    incomplete: new Set<string>(),
-    failed: [] as Placement["failed"][number][],
-  };
-
-  const write = (key: string, value: string | null) =>
-    placement.checkpoints.push({ source: fileCheckpoints, key, value });
-
-  const follow = (candidate: Candidate, position: Position) => {
-    const { file, form, origin } = candidate;
-    const key = fileKey(file.stat);
-    const ofPlain = origin === "live" ? "live" : "rotated";
-    const kind = form === "plain" ? ofPlain : "complete";
-    write(key, savePosition(position));
-    placement.placed.push({ key, file, position, kind });
-  };
-
-  return {
-    placement,
-    write,
-    follow,
-    /** Follows a file from an unfinished position on. */
-    resume: (candidate: Candidate, key: string, position: Position) => {
-      const { size } = candidate.file.stat;
-      unfinished.delete(key);
-      if (key !== fileKey(candidate.file.stat)) write(key, null);
-      const { path, size: knownSize = size } = position;
-      if (knownSize > size) placement.missing.push({ path, bytes: knownSize - size });
-      follow(candidate, { ...position, size });
-    },
-    /** Adds a file to the ledger, so that it is never read. */
-    markAsRead: async ({ file, base }: Candidate) => {
-      const entry = await readGeneration(file, file.stat.size);
-      ledgers.of(base).add(entry);
-    },
-  };
-};
-
-/** Creates the comparisons of candidates with what is followed. */
-const createComparisons = (
-  { tailsOf, cutsOf, isFollowed }: PlacementContext,
-  placed: readonly Placed[],
-) => ({
-  /** Reports whether a file is followed already, under another name, or has nothing. */
-  isSeen: ({ file, origin }: Candidate): boolean => {
-    const key = fileKey(file.stat);
-    const isPlaced = isFollowed(key) || placed.some((other) => other.key === key);
-    return isPlaced || (origin !== "live" && file.stat.size === 0);
-  },
-
-  /** Reports whether a file has nothing but what was read of a followed one. */
-  isReadBeginning: async ({ file, base }: Candidate): Promise<boolean> => {
-    const { size } = file.stat;
-    for (const { position, file: followed } of tailsOf(base)) {
-      if (position.offset < size || !(await isBeginningOf(file, size, followed))) continue;
-      // A truncation that nobody has noticed yet: the position is that of other bytes.
-      if (await continues(followed, (await followed.restat()).size, position)) return true;
-    }
-    return false;
-  },
-
-  /** Reports whether what a file has behind an offset is read from a followed one: many files may begin alike. */
-  isReadElsewhere: async ({ file, base }: Candidate, offset: number): Promise<boolean> => {
-    const { size } = file.stat;
-    const others = [...tailsOf(base), ...placed.filter(({ position }) => position.path === base)];
-    for (const other of others)
-      if (size > offset && (await isBeginningOf(file, size, other.file))) return true;
-    return false;
-  },
-
-  /** Reports whether a file is a copy of a followed one with the path `base`. */
-  isCopy: async ({ file, base, origin }: Candidate): Promise<boolean> => {
-    // Rotation gives copies other names.
-    if (origin === "live") return false;
-    const { size } = file.stat;
-    const followed = [
-      ...[...tailsOf(base)].map(({ file: other, ahead }) => ({ file: other, position: ahead })),
-      ...placed.filter(({ position }) => position.path === base),
-    ];
-    for (const { file: other, position } of followed) {
-      const { size: followedSize } = await other.restat();
-      if (await isCopyOf(file, size, { file: other, position, followedSize })) return true;
-    }
-    for (const cut of cutsOf(base)) if (await continues(file, size, cut)) return true;
-    return false;
-  },
-});
-
-/** Reports whether a file has what was read of another one; of a file of which no byte was seen, its size decides. */
-const isContinued = ({ file }: Candidate, position: Position): boolean | Promise<boolean> => {
-  const { size } = file.stat;
-  const isUnseen = position.offset === 0 && position.head.bytes === 0;
-  return isUnseen ? size > 0 && size === position.size : continues(file, size, position);
-};
-
 const createPlacement = (context: PlacementContext) => {
   const { ledgers, startAt, unfinished, tailsOf } = context;
   const { placement, write, follow, resume, markAsRead } = createDecisions(context);
-  const comparisons = createComparisons(context, placement.placed);
+  const comparisons = createFileComparisons(context, placement.placed);
   const { isSeen, isReadBeginning, isReadElsewhere, isCopy } = comparisons;
   /** Names that were followed before. Collectors that saved no sizes kept no ledgers: what lies beside their files may be read already. */
   const known = new Map<string, boolean>(
@@ -395,3 +276,59 @@ const positionIn = async (file: LogFile, path: string, offset: number): Promise<
     size: file.stat.size,
   };
 };
+
+/** Creates what is decided in a pass. */
+const createDecisions = ({ ledgers, unfinished }: PlacementContext) => {
+  const placement = {
+    placed: [] as Placed[],
+    checkpoints: [] as Checkpoint[],
+    undecided: [] as Candidate[],
+    missing: [] as Placement["missing"][number][],
+    firstSeen: new Set<string>(),
+    incomplete: new Set<string>(),
+    failed: [] as Placement["failed"][number][],
+  };
+
+  const write = (key: string, value: string | null) =>
+    placement.checkpoints.push({ source: fileCheckpoints, key, value });
+
+  const follow = (candidate: Candidate, position: Position) => {
+    const { file, form, origin } = candidate;
+    const key = fileKey(file.stat);
+    const ofPlain = origin === "live" ? "live" : "rotated";
+    const kind = form === "plain" ? ofPlain : "complete";
+    write(key, savePosition(position));
+    placement.placed.push({ key, file, position, kind });
+  };
+
+  return {
+    placement,
+    write,
+    follow,
+    /** Follows a file from an unfinished position on. */
+    resume: (candidate: Candidate, key: string, position: Position) => {
+      const { size } = candidate.file.stat;
+      unfinished.delete(key);
+      if (key !== fileKey(candidate.file.stat)) write(key, null);
+      const { path, size: knownSize = size } = position;
+      if (knownSize > size) placement.missing.push({ path, bytes: knownSize - size });
+      follow(candidate, { ...position, size });
+    },
+    /** Adds a file to the ledger, so that it is never read. */
+    markAsRead: async ({ file, base }: Candidate) => {
+      const entry = await readGeneration(file, file.stat.size);
+      ledgers.of(base).add(entry);
+    },
+  };
+};
+
+/** The oldest first. Of files of one instant, such as `app.log.1` and `app.log.2`, the one with the higher number is older. */
+const byAge = ({ file: one }: Candidate, { file: other }: Candidate): number =>
+  one.stat.mtimeMs - other.stat.mtimeMs || generationOf(other) - generationOf(one);
+
+/** Returns positions, the one with the most that was read first. */
+const byOffset = (positions: ReadonlyMap<string, Position>): [string, Position][] =>
+  [...positions].sort(([, one], [, other]) => other.offset - one.offset);
+
+const generationOf = ({ realPath }: LogFile): number =>
+  Number(/\.(\d{1,4})(?:\.gz)?$/.exec(realPath)?.[1] ?? 0);

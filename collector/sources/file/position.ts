@@ -1,7 +1,12 @@
 import { createHash } from "node:crypto";
+import { dirname } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import * as v from "valibot";
+import type { Checkpoint } from "#collector/queue/record.ts";
 import { WholeNumber } from "#proto/values.ts";
+
+/** The source of the checkpoints of files. All `file` sources share it, so that a file that moves from one to another is not read twice. */
+export const fileCheckpoints = "file";
 
 /** The most bytes of a fingerprint. */
 export const printBytesMax = 1024;
@@ -54,6 +59,20 @@ export const fileKey = (stat: { dev: number; ino: number }): string => `${stat.d
 
 /** Encodes a position as a checkpoint's value. */
 export const savePosition = (position: Position): string => JSON.stringify(position);
+
+/** Returns the checkpoint of a position. */
+export const checkpointOf = (key: string, position: Position): Checkpoint => ({
+  source: fileCheckpoints,
+  key,
+  value: savePosition(position),
+});
+
+/** Returns the directory in which rotation moves the file of a position. */
+export const directoryOf = ({ path, directory = dirname(path) }: Position): string => directory;
+
+/** Returns the key of a position whose file has another content now. */
+export const cutKey = (key: string, { head, mark = head, offset }: Position): string =>
+  `cut:${key}:${offset}:${mark.sha256.slice(0, 16)}`;
 
 /** Decodes a checkpoint's value; null if it is malformed. */
 export const parsePosition = (value: string): Position | null => v.parse(SavedPosition, value);
