@@ -9,8 +9,8 @@ import {
   hourStates,
   incompleteStates,
   shortageKinds,
+  shortRecords,
 } from "#proto/completeness/hour-state.ts";
-import { shortRecords } from "#proto/completeness/short-records.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { parseProcessTimes } from "#scripts/bench/support/processes.ts";
 import { harmlessStatements } from "#tests/support/chat/harmless-statements.ts";

@@ -1,7 +1,7 @@
 /** Accounts of hosts (`Account` in ingest.proto): the bytes that their signature and hash cover, and the losses that they state. */
 import { concatBytes } from "#kit/bytes.ts";
 import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
-import { addRule } from "./hour-state.ts";
+import { addRule } from "./hour-accounts.ts";
 
 /** Why a collector did not accept records, in the order of `AccountRefusalReason`, which begins at 1. */
 export const sourceRefusals = ["queue_full", "too_large", "malformed", "retry"] as const;
@@ -32,18 +32,6 @@ export interface StatedLosses {
 
 /** The records that a rule dropped, and those that it changed. */
 export type RuleCounts = Pick<StatedLosses, "filtered" | "redacted">;
-
-/** The losses of an account that states none. */
-export const noLosses: StatedLosses = {
-  refused: {},
-  expired: 0,
-  damaged: 0,
-  fileGapBytes: 0,
-  fileGaps: 0,
-  filtered: 0,
-  redacted: 0,
-  rules: new Map(),
-};
 
 /** Returns the losses that an account states, each at most 2^53 - 1. */
 export const statedLosses = (body: AccountBody): StatedLosses => {

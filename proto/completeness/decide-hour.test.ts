@@ -1,13 +1,7 @@
 import { expect, test } from "vitest";
-import { noLosses } from "./account.ts";
-import {
-  type AccountFacts,
-  anyQueue,
-  type HourFacts,
-  type QueueFacts,
-  stateOfHour,
-  sumHour,
-} from "./hour-state.ts";
+import { type HourFacts, stateOfHour } from "./decide-hour.ts";
+import { type AccountFacts, noLosses, sumHour } from "./hour-accounts.ts";
+import { anyQueue, type QueueFacts } from "./hour-state.ts";
 
 const hour = Date.UTC(2026, 10, 25, 10);
 const minute = 60_000;

@@ -1,7 +1,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
 import { type StatedLosses, statedLosses } from "./account.ts";
-import type { AccountFacts } from "./hour-state.ts";
+import type { AccountFacts } from "./hour-accounts.ts";
 
 /** Sequences that a restored database or stream has lost, the first and the last. */
 export interface LostRange {

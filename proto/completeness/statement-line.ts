@@ -1,13 +1,9 @@
 /** The lines of an hour's statement and the entry of the log that states their tree (docs/completeness-proof.md). */
 import { concatBytes } from "#kit/bytes.ts";
 import { hourMs } from "#kit/clock.ts";
-import {
-  type BindingQueue,
-  type HourAccounts,
-  type HourStatus,
-  hourStates,
-  sumRejections,
-} from "./hour-state.ts";
+import type { BindingQueue, HourStatus } from "./decide-hour.ts";
+import { type HourAccounts, sumRejections } from "./hour-accounts.ts";
+import { hourStates } from "./hour-state.ts";
 import { decodeBase64, isSizeText } from "./signed-note.ts";
 
 /** The versions of statements. */

@@ -3,13 +3,8 @@ import { concatBytes, equalBytes } from "#kit/bytes.ts";
 import { hourMs } from "#kit/clock.ts";
 import { type AccountBody, AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
 import { accountPayload, statedLosses } from "./account.ts";
-import {
-  type AccountFacts,
-  type HourStatus,
-  isCovered,
-  noneCounted,
-  sumHour,
-} from "./hour-state.ts";
+import type { HourStatus } from "./decide-hour.ts";
+import { type AccountFacts, isCovered, noneCounted, sumHour } from "./hour-accounts.ts";
 import type { Sha256 } from "./merkle.ts";
 import type { FileAccount, FileLine } from "./statement-file.ts";
 import {

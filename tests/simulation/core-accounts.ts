@@ -1,6 +1,6 @@
 /** The accounts that core has, as it takes them into an hour. */
 import { type ReadAccount, readAccount } from "#functions/domain/telemetry/read-account.ts";
-import type { AccountFacts } from "#proto/completeness/hour-state.ts";
+import type { AccountFacts } from "#proto/completeness/hour-accounts.ts";
 import { readLosses, withLosses } from "#proto/completeness/lost-ranges.ts";
 import type { Values } from "./sql-expressions.ts";
 import type { Tables } from "./tables.ts";

@@ -13,15 +13,9 @@
  */
 import type { ReadAccount } from "#functions/domain/telemetry/read-account.ts";
 import { hourMs } from "#kit/clock.ts";
-import {
-  anyQueue,
-  clockSkewMs,
-  type HourFacts,
-  incompleteStates,
-  type QueueFacts,
-  stateOfHour,
-  sumHour,
-} from "#proto/completeness/hour-state.ts";
+import { type HourFacts, stateOfHour } from "#proto/completeness/decide-hour.ts";
+import { clockSkewMs, sumHour } from "#proto/completeness/hour-accounts.ts";
+import { anyQueue, incompleteStates, type QueueFacts } from "#proto/completeness/hour-state.ts";
 import { accountOf, type CoreAccount } from "./core-accounts.ts";
 import type { SimulatedHost } from "./host.ts";
 import type { Breach } from "./oracle.ts";

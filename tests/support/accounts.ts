@@ -2,7 +2,7 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { sql } from "drizzle-orm";
 import type { Database } from "#functions/store/database/database.ts";
 import { sourceRefusals } from "#proto/completeness/account.ts";
-import type { AccountFacts } from "#proto/completeness/hour-state.ts";
+import type { AccountFacts } from "#proto/completeness/hour-accounts.ts";
 import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
 /** An account that a test stores, with what differs from one of a whole hour that core has in full. */

@@ -23,20 +23,20 @@ import {
 } from "#functions/store/completeness/report.ts";
 import { countedBefore } from "#functions/store/fleet/counted-time.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
-import { noLosses } from "#proto/completeness/account.ts";
-import { type HourNote, unpackNotes } from "#proto/completeness/hour-note.ts";
+import { graceMs, type HourStatus, stateOfHour } from "#proto/completeness/decide-hour.ts";
 import {
   type AccountFacts,
-  graceMs,
   type HourAccounts,
+  noLosses,
+  sumHour,
+  toleranceMs,
+} from "#proto/completeness/hour-accounts.ts";
+import { type HourNote, unpackNotes } from "#proto/completeness/hour-note.ts";
+import {
   type HourState,
-  type HourStatus,
   pendingStates,
   type QueueFacts,
   stateOfByte,
-  stateOfHour,
-  sumHour,
-  toleranceMs,
 } from "#proto/completeness/hour-state.ts";
 import { readLosses } from "#proto/completeness/lost-ranges.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";

@@ -38,11 +38,11 @@ import type { Executor } from "#functions/store/database/database.ts";
 import { deleteOldQueues, endAbandonedQueues } from "#functions/store/ingest/queues.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
+import { graceMs } from "#proto/completeness/decide-hour.ts";
+import { clockSkewMs } from "#proto/completeness/hour-accounts.ts";
 import { type HourNote, packNotes, unpackNotes } from "#proto/completeness/hour-note.ts";
 import {
   byteOfState,
-  clockSkewMs,
-  graceMs,
   hourStates,
   incompleteStates,
   stateOfByte,

@@ -1,6 +1,6 @@
 /* How far exports have delivered what core stores. */
 import type { SettlingAccount } from "#functions/store/completeness/settled-hours.ts";
-import type { ExportPlace } from "#proto/completeness/hour-state.ts";
+import type { ExportPlace } from "#proto/completeness/hour-accounts.ts";
 
 /** Returns the position of the slowest export from PostgreSQL; null without one. */
 export const slowestExport = (exports: readonly ExportPlace[]): bigint | null =>

@@ -34,7 +34,8 @@ import { findOldestXid } from "#functions/store/database/statements.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
-import { graceMs, hasDelivered } from "#proto/completeness/hour-state.ts";
+import { graceMs } from "#proto/completeness/decide-hour.ts";
+import { hasDelivered } from "#proto/completeness/hour-accounts.ts";
 import { createTree, leafHash, merkleRoot } from "#proto/completeness/merkle.ts";
 import {
   formatCheckpoint,

@@ -1,6 +1,6 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
-import { noLosses } from "#proto/completeness/account.ts";
+import { noLosses } from "#proto/completeness/hour-accounts.ts";
 import { readLosses } from "#proto/completeness/lost-ranges.ts";
 import { AccountBodySchema, AccountCountSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import {

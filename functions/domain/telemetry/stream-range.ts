@@ -6,7 +6,7 @@
  * - Ranges that totals do not determine are uncounted (`countedThrough` null), never guessed.
  */
 import { highest } from "#kit/bigint.ts";
-import type { StreamPlace } from "#proto/completeness/hour-state.ts";
+import type { StreamPlace } from "#proto/completeness/hour-accounts.ts";
 import { consumedOf, noCounts, type QueueRange, type RangeCounts } from "./decide-account.ts";
 
 /** Where the totals of a queue continue: after sequences that are lost, or whose outcome is unknown. */

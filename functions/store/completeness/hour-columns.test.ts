@@ -1,7 +1,8 @@
 import { expect, it, vi } from "vitest";
 import { storeHours } from "#functions/domain/completeness/settle-hours.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
-import { type HourState, hourStates, sumHour } from "#proto/completeness/hour-state.ts";
+import { sumHour } from "#proto/completeness/hour-accounts.ts";
+import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { createHourColumns, type HourColumns } from "./hour-columns.ts";
 import { findMatchingHosts, type HourFilter, type MatchingHost } from "./report.ts";

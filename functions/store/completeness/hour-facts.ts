@@ -2,13 +2,11 @@ import { sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
 import {
   type AccountFacts,
-  abruptEndings,
-  anyQueue,
   clockSkewMs,
   type ExportPlace,
   type ExportRejection,
-  type QueueFacts,
-} from "#proto/completeness/hour-state.ts";
+} from "#proto/completeness/hour-accounts.ts";
+import { abruptEndings, anyQueue, type QueueFacts } from "#proto/completeness/hour-state.ts";
 import { withLosses } from "#proto/completeness/lost-ranges.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";

@@ -3,7 +3,7 @@ import { ingestLostRange } from "#drizzle/schema/account.ts";
 import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { collectorHealth } from "#drizzle/schema/health.ts";
 import { ingestGap } from "#drizzle/schema/ingest.ts";
-import type { StreamPlace } from "#proto/completeness/hour-state.ts";
+import type { StreamPlace } from "#proto/completeness/hour-accounts.ts";
 import type { LostRange } from "#proto/completeness/lost-ranges.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { asIs, readRows, timestamptz } from "../database/statements.ts";

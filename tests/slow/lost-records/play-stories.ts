@@ -5,7 +5,7 @@ import { createLogSigner } from "#functions/domain/completeness/write-statement.
 import { createNodeSigningKey } from "#functions/node/node-cryptography.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { hourMs } from "#kit/clock.ts";
-import { graceMs } from "#proto/completeness/hour-state.ts";
+import { graceMs } from "#proto/completeness/decide-hour.ts";
 import { formatNoteKey } from "#proto/completeness/signed-note.ts";
 import { programPaths } from "#scripts/bundle/bundle-programs.ts";
 import { createTestKey } from "#scripts/lab/ca/test-pki.ts";

@@ -1,6 +1,6 @@
 import { type JSX, Show } from "solid-js";
 import * as v from "valibot";
-import { graceMs } from "#proto/completeness/hour-state.ts";
+import { graceMs } from "#proto/completeness/decide-hour.ts";
 import { createReport, type LiveReport } from "../api/live-report.tsx";
 import { CountLink } from "../design/records.tsx";
 import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";

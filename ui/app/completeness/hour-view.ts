@@ -1,6 +1,7 @@
 /** The states of hours and their shortages, in the operator's words. */
 import type { RuleCounts } from "#proto/completeness/account.ts";
-import { addRule, countIncomplete, type HourState } from "#proto/completeness/hour-state.ts";
+import { addRule } from "#proto/completeness/hour-accounts.ts";
+import { countIncomplete, type HourState, shortRecords } from "#proto/completeness/hour-state.ts";
 import type {
   FleetCompleteness,
   HostHourView,
@@ -8,7 +9,6 @@ import type {
   ShortageView,
 } from "#proto/completeness/report.ts";
 import { rulesText } from "#proto/completeness/rules-text.ts";
-import { shortRecords } from "#proto/completeness/short-records.ts";
 import {
   capitalised,
   formatBytes,

@@ -16,13 +16,13 @@ import {
   incompleteStates,
   type Shortage,
   shortageKinds,
+  shortRecords,
 } from "#proto/completeness/hour-state.ts";
 import {
   FleetCompleteness,
   type HostStrip,
   type ShortageView,
 } from "#proto/completeness/report.ts";
-import { shortRecords } from "#proto/completeness/short-records.ts";
 import { Identifier } from "#proto/values.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "./hour.ts";
 

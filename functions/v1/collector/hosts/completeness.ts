@@ -9,7 +9,7 @@ import { reasonBody, resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import type { HourAccount, NamedExport } from "#functions/store/completeness/hour-facts.ts";
 import { rfc3339 } from "#kit/clock.ts";
-import { hasDelivered } from "#proto/completeness/hour-state.ts";
+import { hasDelivered } from "#proto/completeness/hour-accounts.ts";
 import {
   HostCompleteness,
   type HostHourView,
