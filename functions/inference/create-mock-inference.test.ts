@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { type ToolResult, toolNames } from "#proto/chat/session.ts";
-import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { attentionStates } from "#proto/fleet-health/vocabulary.ts";
 import { createMockInference } from "./create-mock-inference.ts";
 import type { InferenceMessage, InferencePart } from "./inference.ts";
 
@@ -13,8 +13,9 @@ const counts: ToolResult = {
     ["healthy", "7"],
     ["stale", "2"],
     ["cert_expiring", 1],
+    ["revoked", 1],
   ],
-  row_count: 3,
+  row_count: 4,
   truncated: false,
 };
 const model = createMockInference("mock");
@@ -51,13 +52,14 @@ const ask = async (
 it("calls each tool once, and answers with the hosts in each state and a link", async () => {
   const { called, answer } = await ask("Hello");
   expect(called.map(({ name }) => name)).toEqual(toolNames);
-  const states = fleetStates.filter((state) => state !== "healthy" && state !== "enrolling");
   expect(answer.split("\n").slice(0, -1)).toEqual([
-    "3 hosts of 10 need attention:",
+    // Nobody needs to look at a host that was revoked on purpose.
+    "3 hosts of 11 need attention by their state:",
     "- healthy: 7 hosts",
     "- stale: 2 hosts",
     "- cert_expiring: 1 host",
-    `All that need it: /fleet?${states.map((state) => `state=${state}`).join("&")}`,
+    "- revoked: 1 host",
+    `All that need it: /fleet?${attentionStates.map((state) => `state=${state}`).join("&")}`,
   ]);
 });
 

@@ -1,6 +1,6 @@
 import type { ToolName, ToolResult } from "#proto/chat/session.ts";
 import { filterToParams } from "#proto/fleet-health/filter.ts";
-import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { attentionStates } from "#proto/fleet-health/vocabulary.ts";
 import type { Inference, InferenceMessage, InferencePart } from "./inference.ts";
 
 /**
@@ -54,19 +54,17 @@ const reply = (messages: readonly InferenceMessage[], toolsOffered: boolean): In
   return results.length === 0 ? [...words("I query the fleet's tables.\n"), call] : [call];
 };
 
-const isTrouble = (state: unknown) => state !== "healthy" && state !== "enrolling";
-
 const answerOf = (result: ToolResult | undefined) => {
   const rows =
     result?.kind === "rows"
       ? result.rows.map(([state, hosts]) => ({ state, hosts: Number(hosts) }))
       : [];
   const sum = (counted: typeof rows) => counted.reduce((total, { hosts }) => total + hosts, 0);
-  const trouble = rows.filter(({ state }) => isTrouble(state));
+  const trouble = rows.filter(({ state }) => attentionStates.some((each) => each === state));
   return [
-    `${sum(trouble)} hosts of ${sum(rows)} need attention:`,
+    `${sum(trouble)} hosts of ${sum(rows)} need attention by their state:`,
     ...rows.map(({ state, hosts }) => `- ${state}: ${hosts} ${hosts === 1 ? "host" : "hosts"}`),
-    `All that need it: /fleet?${filterToParams({ states: fleetStates.filter(isTrouble) })}`,
+    `All that need it: /fleet?${filterToParams({ states: attentionStates })}`,
     "I am the built-in mock, not a language model: this is my answer to every question.",
   ].join("\n");
 };

@@ -60,7 +60,7 @@ export const checkChat = async (
   return {
     question,
     // The first line of the answer after what the model says before it queries, and the rows of the table.
-    answer: text.split("\n").find((line) => line.includes("attention:")) ?? text.slice(0, 200),
+    answer: text.split("\n").find((line) => line.includes("need attention")) ?? text.slice(0, 200),
     hosts: row?.hosts,
     receipts: file.items.length,
     receipts_verify: verified.ok,
