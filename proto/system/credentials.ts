@@ -18,7 +18,7 @@ export interface Credential {
   /** What changes it, and where in docs/ that stands. */
   change: string;
   docs: string;
-  /** What a host needs that was away meanwhile; absent: nothing. */
+  /** What a host needs that was away meanwhile, a command between backticks; absent: nothing. */
   away?: string;
 }
 
@@ -29,7 +29,7 @@ const bundleOfHosts = {
   ending: "bundle",
   change: "a new bundle, twice",
   docs: "rotate.md#roots-that-hosts-trust",
-  away: reenrollCommand,
+  away: `\`${reenrollCommand}\``,
 } as const;
 
 /** Every credential that a deployment can have, by the name that metrics and reports give it. */
@@ -65,7 +65,7 @@ export const credentials = {
     ending: "bundle",
     change: "both CAs, then the key",
     docs: "rotate.md#enrollment-ca",
-    away: "svc-collector enroll --reenroll, once its certificate has ended",
+    away: "`svc-collector enroll --reenroll`, once its certificate has ended",
   },
   ingest_client_ca: {
     what: "authorities of hosts' certificates at ingest",

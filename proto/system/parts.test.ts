@@ -27,6 +27,12 @@ describe("the component of a part", () => {
     expect(describePart(one)).toMatchObject({ component, title });
   });
 
+  it("has a remedy whose commands and settings are marked", () => {
+    const remedy = (name: string) => describePart(part(name, "a")).remedy;
+    expect(remedy("retention")).toContain("run `svc-server confirm-clock`.");
+    expect(remedy("ingest")).toBe("Set `SVC_INGEST_GRPC_ADDR`.");
+  });
+
   it("has all of its parts; each core and each export is by itself, and the worst first", () => {
     const groups = groupParts([
       part("stopping", "a"),

@@ -17,7 +17,7 @@ export const components = {
 /** A component of an installation. */
 export type SystemComponent = keyof typeof components;
 
-/** The component of a part, its title, and what to do while it is not ready or has a warning. */
+/** The component of a part, its title, and what to do while it is not ready or has a warning, commands and settings between backticks. */
 type PartDeclaration = readonly [component: SystemComponent, title: string, remedy: string];
 
 const replaceFiles = "Replace the files: docs/rotate.md.";
@@ -29,13 +29,17 @@ const declarations: Readonly<Record<string, PartDeclaration>> = {
   clock: ["core", "Clock", "Set the wrong clock: this machine's or the database's."],
   streams: ["core", "Streams", "Nothing unless it lasts: docs/scale.md."],
   license: ["core", "License", "Renew it, or revoke hosts that no longer exist."],
-  sign_ins: ["web", "Sign-ins", "See who and why: svc-admin audit list --action operator.sign_in."],
+  sign_ins: [
+    "web",
+    "Sign-ins",
+    "See who and why: `svc-admin audit list --action operator.sign_in`.",
+  ],
   database: [
     "database",
     "Server",
-    "Start PostgreSQL, or correct SVC_DATABASE_URL: docs/database.md.",
+    "Start PostgreSQL, or correct `SVC_DATABASE_URL`: docs/database.md.",
   ],
-  durability: ["database", "Durability", "Set fsync = on, and reload PostgreSQL."],
+  durability: ["database", "Durability", "Set `fsync = on`, and reload PostgreSQL."],
   migrations: [
     "database",
     "Schema",
@@ -44,13 +48,13 @@ const declarations: Readonly<Record<string, PartDeclaration>> = {
   retention: [
     "database",
     "Retention",
-    "Set the clock; if it is right, wait or run svc-server confirm-clock.",
+    "Set the clock; if it is right, wait or run `svc-server confirm-clock`.",
   ],
-  ingest: ["ingest", "Listener", "Set SVC_INGEST_GRPC_ADDR."],
+  ingest: ["ingest", "Listener", "Set `SVC_INGEST_GRPC_ADDR`."],
   committer: ["ingest", "Commits", "Check PostgreSQL's disk and locks; core's log has the cause."],
   ingest_tls_files: ["ingest", "TLS files", replaceFiles],
   nats_files: ["ingest", "NATS files", replaceFiles],
-  revocation: ["ingest", "Revocation", "Set SVC_INGEST_REQUIRE_ENROLLMENT=true."],
+  revocation: ["ingest", "Revocation", "Set `SVC_INGEST_REQUIRE_ENROLLMENT=true`."],
   delivery: ["export", "Delivery", "See docs/export-failures.md."],
   signer: ["signer", "Signer", "See docs/enroll.md#signers."],
   enrollment_ca_files: ["signer", "CA files", replaceFiles],

@@ -7,8 +7,7 @@ export const renderCalendar = (): string => {
     const { what, change, docs, away = "" } = credential;
     const seen = seenBy(name, credential).replace(/^core_.*/, "metric");
     const link = docs.replace(/^rotate\.md/, "");
-    const command = away.replace(/svc-collector [^,]+/, "`$&`");
-    return [`\`${name}\`: ${what}`, seen, `[${change}](${link})`, command];
+    return [`\`${name}\`: ${what}`, seen, `[${change}](${link})`, away];
   });
   return markdownTable(
     ["what ends", "seen 30 days before", "changed by", "a host that was away"],

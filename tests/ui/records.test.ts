@@ -198,6 +198,9 @@ describe("the page of a host", () => {
     const configs = page.getByRole("region", { name: "Config history" });
     await configs.getByText("assigned the config").waitFor();
     await configs.getByText("The host has not reported its config.").waitFor();
+    await page.setViewportSize({ width: 390, height: 844 });
+    const why = await page.getByRole("heading", { name: "Why" }).boundingBox();
+    expect(why?.y).toBeLessThan(500);
     expect(messages).toEqual([]);
   });
 

@@ -2,6 +2,7 @@ import { For, Show } from "solid-js";
 import type { HourState } from "#proto/completeness/hour-state.ts";
 import type { HostStrip } from "#proto/completeness/report.ts";
 import { CopiedCommand } from "../design/buttons.tsx";
+import { WithCode } from "../design/with-code.tsx";
 import { formatCount, formatCountOf } from "../format/format.ts";
 import { HourMark } from "./hour-mark.tsx";
 import {
@@ -53,7 +54,7 @@ const Hole = (props: { id: string | null; hole: RunAt }) => {
       <Show when={shortages.length > 0}>
         <span class="hour-shortages">{sentence(shortages.map(shortageText).join(", "))}</span>{" "}
       </Show>
-      {nextStepOf(props.hole)}
+      <WithCode text={nextStepOf(props.hole)} />
     </div>
   );
 };

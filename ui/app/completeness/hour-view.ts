@@ -168,7 +168,7 @@ export const runsOf = ({ from, runs }: Pick<HostStrip, "from" | "runs">): RunAt[
   });
 };
 
-const retry = "Once the backend accepts them: svc-server export retry-dead-letters.";
+const retry = "Once the backend accepts them: `svc-server export retry-dead-letters`.";
 const lost = "They are lost; the host's report names their sequences.";
 
 const stepsOfShortage: Readonly<Record<ShortageView["kind"], string>> = {
@@ -186,7 +186,7 @@ const stepsOfShortage: Readonly<Record<ShortageView["kind"], string>> = {
 
 const stepsOfState: Partial<Record<HourState, string>> = {
   silent: "It sends no heartbeats. Start its collector: it sends its reports then.",
-  late: "It sends heartbeats but no hourly report. On the host, svc-collector status says why.",
+  late: "It sends heartbeats but no hourly report. On the host, `svc-collector status` says why.",
   core_out: "Core could not receive. The host's report settles it: nothing to do.",
   undelivered: "All is stored; an export has not delivered it, or none is on.",
 };
@@ -201,7 +201,7 @@ export const holesOf = (host: HostStrip, states: readonly HourState[]): RunAt[] 
     .sort((a, b) => lossOf(b) - lossOf(a));
 };
 
-/** Returns why hours are as they are, unless their shortages say it, and what to do. */
+/** Returns why hours are as they are, unless their shortages say it, and what to do; a command is between backticks. */
 export const nextStepOf = ({ state, shortages }: Pick<RunAt, "state" | "shortages">): string => {
   const steps = new Set(shortages.map(({ kind }) => stepsOfShortage[kind]));
   if (steps.size > 0) return [...steps].join(" ");

@@ -14,7 +14,8 @@ import { Button, CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks, type RecordColumns, RecordTable } from "../design/records.tsx";
 import { List, Loaded, LoadFailure, Loading, Notice, Section } from "../design/report-parts.tsx";
-import { Detail, HostName } from "../fleet/drawer/detail.tsx";
+import { WithCode } from "../design/with-code.tsx";
+import { HostName, Reasons, Reported } from "../fleet/drawer/detail.tsx";
 import { formatUntil, plainText, shortened } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
@@ -79,16 +80,18 @@ const Host = (props: { id: string }) => {
   );
 };
 
-/** What is known about a host: its hours, its state beside its history, its certificates. */
+/** What is known about a host: why it is in its state, its hours, its state beside its history, its certificates. */
 const HostParts = (props: { id: string; detail: FleetHealthDetail }) => {
   const { session } = usePageContext();
   return (
     <>
+      <h2 class="visually-hidden">State</h2>
+      <Reasons detail={props.detail} />
       <HostHours id={props.id} />
       <div class="host-columns stack">
         <div class="host-column stack">
-          <h2 class="visually-hidden">State</h2>
-          <Detail detail={props.detail} withoutTimeline />
+          <h2 class="visually-hidden">What it reports</h2>
+          <Reported detail={props.detail} />
         </div>
         <History id={props.id} detail={props.detail} />
       </div>
@@ -273,8 +276,8 @@ const Status = (props: { certificate: CertificateView }) => (
 );
 
 const refusals: Readonly<Record<NonNullable<HostDiagView["refusal"]>, string>> = {
-  forbidden: "The host's own config forbids it: management.remote_diag is false.",
-  too_large: "The host's diagnostics are over the limit: run svc-collector diag on the host.",
+  forbidden: "The host's own config forbids it: `management.remote_diag` is false.",
+  too_large: "The host's diagnostics are over the limit: run `svc-collector diag` on the host.",
 };
 
 /** Requests the diagnostics of a host, waits for them and links to them; for admins. */
@@ -295,8 +298,8 @@ const Diagnostics = (props: { id: string }) => {
   return (
     <Section id="host-diagnostics" title="Diagnostics" level="h3">
       <p class="quiet">
-        The output of svc-collector diag on the host: no keys, tokens or telemetry. It changes
-        nothing.
+        The output of <code>svc-collector diag</code> on the host: no keys, tokens or telemetry. It
+        changes nothing.
       </p>
       <p>
         <Button onClick={() => void request()}>Fetch diagnostics</Button>
@@ -341,7 +344,13 @@ const Answer = (props: { path: string }) => {
                 </span>
               </p>
             </Match>
-            <Match when={diag().refusal}>{(refusal) => <p>{refusals[refusal()]}</p>}</Match>
+            <Match when={diag().refusal}>
+              {(refusal) => (
+                <p>
+                  <WithCode text={refusals[refusal()]} />
+                </p>
+              )}
+            </Match>
             <Match when={diag().state === "unanswered"}>
               <p>The host did not answer in time. Its last heartbeat is shown above.</p>
             </Match>

@@ -7,6 +7,7 @@ import { createReport } from "../api/live-report.tsx";
 import { createMoment } from "../browser/moment.ts";
 import { Icon } from "../design/icon.tsx";
 import { Banner, LoadFailure } from "../design/report-parts.tsx";
+import { WithCode } from "../design/with-code.tsx";
 import { formatAgo, formatCount } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { directoryFaults } from "./directory-faults.ts";
@@ -92,7 +93,9 @@ const Directory = () => {
             <For each={directoryFaults(status())}>
               {(fault) => (
                 <Banner>
-                  <span>{fault}</span>
+                  <span>
+                    <WithCode text={fault} />
+                  </span>
                 </Banner>
               )}
             </For>

@@ -10,7 +10,7 @@ const restoreFaults = ({ access_held: { people, memberships } }: DirectoryStatus
   people + memberships === 0
     ? []
     : [
-        `The database was restored from a backup: ${formatCountOf(people, "person waits", "people wait")} for the directory, or for svc-server confirm-access.`,
+        `The database was restored from a backup: ${formatCountOf(people, "person waits", "people wait")} for the directory, or for \`svc-server confirm-access\`.`,
       ];
 
 const syncFaults = (status: DirectoryStatus): string[] => {

@@ -3,6 +3,7 @@ import { describePart, groupParts, isIll, type PartGroup } from "#proto/system/p
 import type { SystemPart } from "#proto/system/report.ts";
 import { type RecordColumns, RecordTable, TwoLines } from "../design/records.tsx";
 import { List } from "../design/report-parts.tsx";
+import { WithCode } from "../design/with-code.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { Time } from "../shell/page.tsx";
 import { PartMark } from "./part-mark.tsx";
@@ -40,7 +41,9 @@ const Says = (props: { of: PartGroup }) => {
     <>
       <p>{sentenceOf(props.of.worst)}</p>
       <Show when={isIll(props.of.worst)}>
-        <p class="quiet">What to do: {describePart(props.of.worst).remedy}</p>
+        <p class="quiet">
+          What to do: <WithCode text={describePart(props.of.worst).remedy} />
+        </p>
       </Show>
       <Show when={checks().length > 1}>
         <details>

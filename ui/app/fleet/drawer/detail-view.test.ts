@@ -8,9 +8,12 @@ const host = (reenrollment: "deny" | "replace", status: CertificateStatus) => ({
   item: { certificate: { id: "", status, not_after: "", renew_after: "" }, forwarding: null },
 });
 
-it("has advice for every condition", () => {
-  for (const condition of fleetConditions)
-    expect(adviceOn(condition, host("deny", "active")).length).toBeGreaterThan(20);
+it("has advice for every condition, with its commands marked", () => {
+  for (const condition of fleetConditions) {
+    const advice = adviceOn(condition, host("deny", "active"));
+    expect(advice.length).toBeGreaterThan(20);
+    expect(advice.replaceAll(/`[^`]+`/g, "")).not.toMatch(/svc-|\d{3} \w+_/);
+  }
 });
 
 it("does not ask whether a host is up that still forwards", () => {
@@ -26,7 +29,7 @@ it("advises to enroll again only where the policy allows it", () => {
   expect(adviceOn("renewal_failed", host("replace", "active"))).toContain(`by itself: ${again}`);
   const denied = adviceOn("renewal_failed", host("deny", "active"));
   expect(denied).toContain(
-    "The policy web servers rejects another enrollment (409 identity_exists)",
+    "The policy web servers rejects another enrollment (`409 identity_exists`)",
   );
   expect(denied).toContain(`revoke the certificate, then ${again}`);
 });

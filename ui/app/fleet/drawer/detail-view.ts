@@ -17,15 +17,15 @@ import { configHashes, holdText } from "../table/row-view.ts";
 const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">, string>> = {
   revoked: "Revocation is final. To bring the host back, enroll it under a new device id.",
   enrolling:
-    "Wait for its first heartbeat. If none comes, check that svc-collector run was started on the host.",
+    "Wait for its first heartbeat. If none comes, check that `svc-collector run` was started on the host.",
   stale:
-    "Check that the host is up, the collector runs and core is reachable from there: svc-collector status, svc-collector diag.",
+    "Check that the host is up, the collector runs and core is reachable from there: `svc-collector status`, `svc-collector diag`.",
   cert_expiring: "Renewal is overdue. The renewal status below shows why.",
   config_invalid:
-    "The collector keeps its previous config. Run svc-collector validate-config on the host.",
+    "The collector keeps its previous config. Run `svc-collector validate-config` on the host.",
   unsupported_version: "Upgrade the collector on the host.",
   queue_at_risk:
-    "Records wait, are dropped, rejected or lost. Check that ingest accepts them (svc-collector dead-letters on the host), and that the queue is large enough. The timeline shows losses of a database restore.",
+    "Records wait, are dropped, rejected or lost. Check that ingest accepts them (`svc-collector dead-letters` on the host), and that the queue is large enough. The timeline shows losses of a database restore.",
 };
 
 /** The parts of a host's detail that decide how it can enroll again. */
@@ -33,15 +33,15 @@ type AdvisedHost = Pick<FleetHealthDetail, "policy"> & {
   item: Pick<FleetHealthRow, "certificate" | "forwarding">;
 };
 
-/** Returns the advice to an operator for a condition. An enrollment is advised only where core accepts it. */
+/** Returns the advice to an operator for a condition, commands between backticks. An enrollment is advised only where core accepts it. */
 export const adviceOn = (condition: FleetCondition, { policy, item }: AdvisedHost): string => {
   if (condition === "stale" && item.forwarding === "forwarding")
-    return "The host still forwards. Check that it reaches core's API, and its clock: svc-collector status says why a heartbeat fails.";
+    return "The host still forwards. Check that it reaches core's API, and its clock: `svc-collector status` says why a heartbeat fails.";
   if (condition !== "renewal_failed") return conditionAdvice[condition];
   const failed = "An expired or rejected certificate does not renew by itself";
   if (item.certificate.status !== "active" || policy.reenrollment === "replace")
     return `${failed}: enroll the host again with a new bootstrap token.`;
-  return `${failed}. The policy ${plainName(policy.name)} rejects another enrollment (409 identity_exists) while the certificate is active: ask an administrator to revoke the certificate, then enroll the host again with a new bootstrap token.`;
+  return `${failed}. The policy ${plainName(policy.name)} rejects another enrollment (\`409 identity_exists\`) while the certificate is active: ask an administrator to revoke the certificate, then enroll the host again with a new bootstrap token.`;
 };
 
 /** Returns what a host reports of a valid config: what its sources do not read, and why it does not apply another config. */

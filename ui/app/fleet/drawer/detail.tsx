@@ -6,6 +6,7 @@ import { HostEvents } from "#ui/app/audit/host-events.tsx";
 import { CopyButton } from "#ui/app/design/buttons.tsx";
 import { StateMark } from "#ui/app/design/icon.tsx";
 import { LabelLinks } from "#ui/app/design/records.tsx";
+import { WithCode } from "#ui/app/design/with-code.tsx";
 import {
   evidenceParts,
   formatAgo,
@@ -53,37 +54,55 @@ interface DetailProps {
   detail: FleetHealthDetail;
 }
 
+/** Ages of its parts count to the time of the report, so that a wrong clock of this machine has no effect. */
+const AsOfReport = (props: DetailProps & { children: JSX.Element }) => (
+  <UpdatesProvider
+    value={{ paused: useUpdates().paused, asOf: () => Date.parse(props.detail.generated_at) }}
+  >
+    {props.children}
+  </UpdatesProvider>
+);
+
 /**
- * One collector: why it is in its state, its signals, config, certificate, queue and timeline. An update changes texts in place, so
+ * One collector: why it is in its state, its timeline, signals, config, certificate and queue. An update changes texts in place, so
  * that focus and selection stay.
  */
-export const Detail = (props: DetailProps & { withoutTimeline?: boolean }) => {
+export const Detail = (props: DetailProps) => {
   const item = () => props.detail.item;
-  const updates = {
-    paused: useUpdates().paused,
-    // Ages count to the time of the report, so that a wrong clock of this machine has no effect.
-    asOf: () => Date.parse(props.detail.generated_at),
-  };
   return (
-    <UpdatesProvider value={updates}>
-      <Section title="Why">
-        <Why detail={props.detail} />
-      </Section>
-      {/* The page of a host has them at its top, and its own timeline. */}
-      <Show when={!props.withoutTimeline}>
-        <HostEvents
-          id={item().identity_id}
-          title="Timeline"
-          kind="all"
-          until={props.detail.at}
-          outages={props.detail.outages}
-        />
-        <Show when={Object.keys(item().labels).length > 0}>
-          <Section title="Labels">
-            <LabelLinks labels={item().labels} />
-          </Section>
-        </Show>
+    <AsOfReport detail={props.detail}>
+      <Reasons detail={props.detail} />
+      <HostEvents
+        id={item().identity_id}
+        title="Timeline"
+        kind="all"
+        until={props.detail.at}
+        outages={props.detail.outages}
+      />
+      <Show when={Object.keys(item().labels).length > 0}>
+        <Section title="Labels">
+          <LabelLinks labels={item().labels} />
+        </Section>
       </Show>
+      <Reported detail={props.detail} />
+    </AsOfReport>
+  );
+};
+
+/** Why one collector is in its state. */
+export const Reasons = (props: DetailProps) => (
+  <AsOfReport detail={props.detail}>
+    <Section title="Why">
+      <Why detail={props.detail} />
+    </Section>
+  </AsOfReport>
+);
+
+/** What one collector reports of itself: signals, volume, config, certificate and queue. */
+export const Reported = (props: DetailProps) => {
+  const item = () => props.detail.item;
+  return (
+    <AsOfReport detail={props.detail}>
       <Section title="Signals">
         <Signals detail={props.detail} />
       </Section>
@@ -102,7 +121,7 @@ export const Detail = (props: DetailProps & { withoutTimeline?: boolean }) => {
       <Section title="Queue, process, core">
         <ReportedFacts detail={props.detail} />
       </Section>
-    </UpdatesProvider>
+    </AsOfReport>
   );
 };
 
@@ -155,7 +174,9 @@ const Condition = (props: DetailProps & { condition: ConditionView }) => (
     <Show when={props.condition.state === "config_invalid"}>
       <ConfigErrors errors={props.detail.config_errors.slice(1)} label="All errors of the config" />
     </Show>
-    <p class="quiet">{adviceOn(props.condition.state, props.detail)}</p>
+    <p class="quiet">
+      <WithCode text={adviceOn(props.condition.state, props.detail)} />
+    </p>
   </>
 );
 
