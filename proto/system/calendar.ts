@@ -16,7 +16,7 @@ export const CalendarEntry = v.strictObject({
   ending: v.picklist(endings),
   /** When the newest of its files was written, as core sees it; null where it is not known. */
   changed_at: TimestampOrNull,
-  /** `warning` from 30 days before its end, `not_ready` on the last day of what stops with it. */
+  /** As `GET /v1/system` says: `warning` from 30 days before its end (`ingest_server`: 7), `not_ready` on the last day of what stops with it. */
   state: v.picklist(["ready", "warning", "not_ready"]),
   /** Where its end is seen. */
   seen_by: v.string(),

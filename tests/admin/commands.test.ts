@@ -256,7 +256,7 @@ it("records shows the directory, the chain, and audit events by their filters", 
 });
 
 it("system and its calendar say what is ill or ends next, what to do, and end with 1", async () => {
-  const soon = new Date(Date.now() + 20 * dayMs).toISOString();
+  const soon = new Date(Date.now() + 5 * dayMs).toISOString();
   const chain = [{ subject: "CN=ingest.example", endsAt: soon }];
   await createCoreReporter(
     { ...web.core.core, clock: systemClock },

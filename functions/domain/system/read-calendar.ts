@@ -8,11 +8,11 @@ import {
   findPasswordEnd,
   type ReportedCredential,
 } from "#functions/store/system/system.ts";
-import { dayMs, rfc3339 } from "#kit/clock.ts";
+import { rfc3339 } from "#kit/clock.ts";
 import { caChannels } from "#proto/management/ca-bundle.ts";
 import type { CalendarEntry, SystemCalendar } from "#proto/system/calendar.ts";
 import { type Credential, credentials, seenBy } from "#proto/system/credentials.ts";
-import { coreStateOf, systemThresholds } from "./report-system.ts";
+import { certificateStateOf, coreStateOf } from "./report-system.ts";
 
 /** A credential of one program, as far as its end is known. */
 type Held = Omit<ReportedCredential, "name"> & { of: string };
@@ -100,7 +100,7 @@ const entriesOf = (
       ends_at: endsAt,
       ending,
       changed_at: lastOf(each.flatMap(({ changedAt }) => changedAt ?? [])),
-      state: endsAt === null ? "ready" : endStateOf(endsAt, stopsAt ?? endsAt, now),
+      state: endsAt === null ? "ready" : endStateOf({ name, endsAt, stopsAt }, now),
       seen_by: seenBy(name, credential),
       change,
       docs: `docs/${docs}`,
@@ -110,8 +110,10 @@ const entriesOf = (
 };
 
 /** Nothing stops when one authority of a bundle ends and another is still valid. */
-const endStateOf = (endsAt: string, stopsAt: string, now: number): CalendarEntry["state"] => {
-  const days = (Date.parse(endsAt) - now) / dayMs;
-  if (days < systemThresholds.certificateLastDays && endsAt >= stopsAt) return "not_ready";
-  return days < systemThresholds.certificateDays ? "warning" : "ready";
+const endStateOf = (
+  { name, endsAt, stopsAt }: { name: string; endsAt: string; stopsAt: string | null },
+  now: number,
+): CalendarEntry["state"] => {
+  const state = certificateStateOf(name, endsAt, now);
+  return state === "not_ready" && endsAt < (stopsAt ?? endsAt) ? "warning" : state;
 };

@@ -14,6 +14,7 @@ import {
   readDatabaseFigures,
 } from "#functions/store/system/system.ts";
 import { dayMs, rfc3339 } from "#kit/clock.ts";
+import type { CalendarEntry } from "#proto/system/calendar.ts";
 import {
   type PartState,
   partStates,
@@ -208,13 +209,19 @@ const certificatePartOf = (
   { machine, name, expiresAt }: { machine: string; name: string; expiresAt: string },
   now: number,
 ): SystemPart => {
-  const days = (Date.parse(expiresAt) - now) / dayMs;
-  const state = certificateStateOf(name, days);
-  const detail = `It ${days < 0 ? "expired" : "expires"} on ${expiresAt.slice(0, 10)}.`;
+  const state = certificateStateOf(name, expiresAt, now);
+  const isPast = Date.parse(expiresAt) < now;
+  const detail = `It ${isPast ? "expired" : "expires"} on ${expiresAt.slice(0, 10)}.`;
   return { area: "certificate", of: machine, name, state, detail, since: null };
 };
 
-const certificateStateOf = (name: string, days: number): PartState => {
+/** Returns the state of a credential that ends then. */
+export const certificateStateOf = (
+  name: string,
+  endsAt: string,
+  now: number,
+): CalendarEntry["state"] => {
+  const days = (Date.parse(endsAt) - now) / dayMs;
   const { certificateDays, ingestServerDays, certificateLastDays } = systemThresholds;
   if (days < certificateLastDays) return "not_ready";
   return days < (name === "ingest_server" ? ingestServerDays : certificateDays)

@@ -1,30 +1,36 @@
+import { Show } from "solid-js";
 import { type CalendarEntry, SystemCalendar, withoutEnd } from "#proto/system/calendar.ts";
-import { createReport } from "../api/live-report.tsx";
+import { createReport, useUpdates } from "../api/live-report.tsx";
 import { type RecordColumns, RecordTable, TwoLines } from "../design/records.tsx";
 import { Loaded, Section } from "../design/report-parts.tsx";
-import { plainText } from "../format/format.ts";
+import { WithCode } from "../design/with-code.tsx";
+import { formatUntil, plainText } from "../format/format.ts";
 import { Time, TimeCell } from "../shell/page.tsx";
 import { PartMark } from "./part-mark.tsx";
+
+/** How long a credential lasts, marked once that needs somebody. */
+const TimeLeft = (props: { of: CalendarEntry }) => {
+  const { asOf } = useUpdates();
+  const words = () => formatUntil(props.of.ends_at ?? "", asOf());
+  return (
+    <Show when={props.of.state !== "ready"} fallback={words()}>
+      <PartMark state={props.of.state} words={words()} />
+    </Show>
+  );
+};
 
 const columns: RecordColumns<CalendarEntry> = {
   Credential: ({ what, subject }) => (
     <TwoLines second={subject && plainText(subject)}>{what}</TwoLines>
   ),
-  Expires: ({ ends_at: at, state }) => (
-    <TimeCell
-      at={at}
-      second={state !== "ready" && <PartMark state={state} words={wordsOf[state]} />}
-    />
-  ),
+  Expires: (entry) => <TimeCell at={entry.ends_at} second={<TimeLeft of={entry} />} />,
   Of: ({ of }) => plainText(of.join(", ")),
   "How to replace": ({ change, docs, away }) => (
-    <TwoLines second={away !== "nothing" && `On a host that was away: ${away}`}>
+    <TwoLines second={away !== "nothing" && <WithCode text={`On a host that was away: ${away}`} />}>
       <TwoLines second={docs}>{change}</TwoLines>
     </TwoLines>
   ),
 };
-
-const wordsOf = { warning: "within 30 days", not_ready: "last day, or expired" } as const;
 
 const columnsWithoutEnd: RecordColumns<CalendarEntry> = {
   ...columns,
