@@ -211,8 +211,10 @@ it("has a line for each run of hours that are not complete", async () => {
   ]);
   expect(lines[0]).toMatchObject({
     severity: "critical",
-    sentence: expect.stringMatching(/^2 hosts are incomplete in 2 hours from .* UTC\.$/),
-    evidence: "Records are missing in 3 of their hours. Worst: a, 2 hours.",
+    sentence: expect.stringMatching(
+      /^Data of 2 hosts is incomplete from \S+ \d\d:00 to .*\d\d:00 UTC\.$/,
+    ),
+    evidence: "All of them lost records. Worst: a, 2 hours.",
   });
   await expectRows(lines);
   // What was missing in its first hour arrives: the trouble of the others is the same.
@@ -222,7 +224,7 @@ it("has a line for each run of hours that are not complete", async () => {
   // Lines that somebody has taken come last.
   const left = (await linesNow("hours")).at(-1);
   expect(left).toMatchObject({ key, since, count: 1, taken: { by: "ada@example.test" } });
-  expect(left?.sentence).toMatch(/^1 host is incomplete in the hour from/);
+  expect(left?.sentence).toMatch(/^Data of 1 host is incomplete from/);
 });
 
 it("has the components of the system that are ill, the same while only their figures move", async () => {

@@ -91,9 +91,9 @@ answer(
   1,
   async ({ page, click }) => {
     await click(page.getByRole("link", { name: "Last 24 h 12 of 60 hosts incomplete" }));
-    await see(page, "60 hosts: 12 with an incomplete hour");
+    await see(page, "12 of 60 hosts have incomplete hours.");
     const [all, ...hosts] = await cellsOf(page.getByRole("table"));
-    expect(all?.[2]).toBe("At most 11 hosts incomplete in an hour.");
+    expect(all?.[2]).toBe("In the worst hour, 11 hosts are incomplete.");
     // Core was out from 03:05 to 03:20, which lost nothing: the accounts of that hour came later.
     expect(hosts.map(([host, , missing]) => [host, missing?.split(".")[0]]).toSorted()).toEqual(
       [

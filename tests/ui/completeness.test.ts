@@ -102,14 +102,14 @@ describe("the completeness of the fleet", () => {
     await page.getByRole("link", { name: "Last 24 h 2 of 4 hosts incomplete" }).waitFor();
     expect(await layoutShift()).toBe(0);
     await follow(page, "Last 24 h 2 of 4 hosts incomplete");
-    await see(page, "4 hosts: 2 with an incomplete hour");
+    await see(page, "2 of 4 hosts have incomplete hours.");
     const rows = page.getByRole("table").getByRole("row");
     // The head, all hosts together, and the two.
     expect(await rows.count()).toBe(4);
     // The one that lost records, though the other has more incomplete hours.
     await see(rows.nth(2), /310 records dropped at the host/);
     expect(await rows.nth(3).getByRole("link", { name: "shop-4" }).count()).toBe(1);
-    await see(page, "The other 2 hosts have no such hour.");
+    await see(page, "The other 2 hosts have none.");
     await page.getByRole("link", { name: "Short", exact: true }).click();
     await expectCount(rows, 3);
     await rows.nth(2).getByRole("link", { name: "shop-3" }).click();
@@ -149,7 +149,7 @@ describe("the completeness of the fleet", () => {
     await see(page, /^svc-admin completeness statement \S+Z > hour.txt$/);
     await page.getByText("Figures of each hour").click();
     await page.getByRole("link", { name: `${shortText} UTC`, exact: true }).click();
-    await see(page, "4 hosts: 2 with an incomplete hour");
+    await see(page, "2 of 4 hosts have incomplete hours.");
     expect(messages).toEqual([]);
   });
 
@@ -179,7 +179,7 @@ describe("the completeness of the fleet", () => {
 
   it("has no axe violation and no sideways scroll", async () => {
     for (const [path, ready] of [
-      ["/data/completeness", "with an incomplete hour"],
+      ["/data/completeness", "have incomplete hours"],
       [
         `/hosts/${shop.identityId}?hour=${new Date(short).toISOString()}`,
         "310 records dropped at the host.",

@@ -10,12 +10,16 @@ import type { Executor } from "#functions/store/database/database.ts";
 import { countMissing } from "#functions/store/inventory/inventory.ts";
 import { type DescribedRollout, listRollouts } from "#functions/store/rollout/rollouts.ts";
 import { dayMs, hourMs, rfc3339 } from "#kit/clock.ts";
-import { countIncomplete, incompleteStates } from "#proto/completeness/hour-state.ts";
+import {
+  countIncomplete,
+  type HourState,
+  incompleteStates,
+} from "#proto/completeness/hour-state.ts";
 import { formatCount, formatCountOf } from "#proto/format.ts";
 import { plainLine } from "#proto/plain-text.ts";
 import { describePart, groupParts, isIll, type PartGroup } from "#proto/system/parts.ts";
 import { reportSystem } from "../system/report-system.ts";
-import { atUtc, type FoundLine } from "./lines.ts";
+import { type FoundLine, spanUtc } from "./lines.ts";
 
 /** The most rollouts that are read. */
 const rolloutsMax = 100;
@@ -90,28 +94,30 @@ const lineOfTrouble = async (
 ): Promise<FoundLine> => {
   const fromMs = found[0]?.hourStartMs ?? 0;
   const toMs = (found.at(-1)?.hourStartMs ?? 0) + hourMs;
-  const range = { fromMs, toMs, states: incompleteStates, host: null };
-  const { rows, total } = await findMatchingHosts(
-    db,
-    range,
-    { after: null, limit: 1 },
-    hourColumns,
-  );
-  const short = found.reduce((sum, { hosts }) => sum + (hosts.get("short") ?? 0), 0);
-  const hours =
-    toMs - fromMs === hourMs ? "the hour" : formatCountOf((toMs - fromMs) / hourMs, "hour");
+  const findHosts = (states: readonly HourState[]) =>
+    findMatchingHosts(
+      db,
+      { fromMs, toMs, states, host: null },
+      { after: null, limit: 1 },
+      hourColumns,
+    );
+  const isShort = found.some(({ hosts }) => (hosts.get("short") ?? 0) > 0);
+  const [{ rows, total }, losers] = await Promise.all([
+    findHosts(incompleteStates),
+    isShort ? findHosts(["short"]) : { total: 0 },
+  ]);
   const params = new URLSearchParams({ from: rfc3339(fromMs), to: rfc3339(toMs) });
   return {
     key: `hours:${rfc3339(beganMs).slice(0, 13)}`,
     kind: "hours",
-    severity: short > 0 ? "critical" : "warning",
+    severity: isShort ? "critical" : "warning",
     since: rfc3339(beganMs),
     count: total,
-    sentence: `${formatCountOf(total, "host is", "hosts are")} incomplete in ${hours} from ${atUtc(fromMs)}.`,
+    sentence: `Data of ${formatCountOf(total, "host")} is incomplete from ${spanUtc(fromMs, toMs)}.`,
     evidence: [
-      short > 0
-        ? `Records are missing in ${formatCount(short)} of their hours.`
-        : "Their reports may still arrive.",
+      isShort
+        ? `${losers.total === total ? "All" : formatCount(losers.total)} of them lost records.`
+        : "The hourly reports may still arrive.",
       ...rows.map(
         ({ host, hours: worst }) => `Worst: ${plainLine(host)}, ${formatCountOf(worst, "hour")}.`,
       ),

@@ -34,6 +34,14 @@ export const fleetPath = (filter: FleetFilter): string => {
 export const atUtc = (at: number | string): string =>
   `${new Date(at).toISOString().slice(0, 16).replace("T", " ")} UTC`;
 
+/** Returns a span of time in words, the day once: `2026-11-22 03:00 to 10:00 UTC`. */
+export const spanUtc = (from: number, to: number): string => {
+  const begin = atUtc(from);
+  const end = atUtc(to);
+  const isOneDay = begin.slice(0, 10) === end.slice(0, 10);
+  return `${begin.slice(0, 16)} to ${isOneDay ? end.slice(11) : end}`;
+};
+
 /** The verb of each fact, which follows the number of hosts: `41 of them are on subnet 10.4.2.0/24`. */
 const factorVerbs: Readonly<Record<FactorKind, string>> = {
   label: "have the label",

@@ -4,7 +4,7 @@ import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts
 import { CopiedCommand } from "../design/buttons.tsx";
 import { Chips, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
 import { List, Loaded, Notice } from "../design/report-parts.tsx";
-import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { formatCountOf, plainText } from "../format/format.ts";
 import { type AddressList, createListPage, PageFrame } from "../shell/page.tsx";
 import { FirstHour } from "./first-hour.tsx";
 import { Holes } from "./holes.tsx";
@@ -18,7 +18,7 @@ import {
   settlingText,
 } from "./hour-view.ts";
 import { AllHours, HoursStrip, type HrefOf } from "./hours-picture.tsx";
-import { incompleteText, restText } from "./incomplete-text.ts";
+import { hostsWith, incompleteText, restText } from "./incomplete-text.ts";
 import "./completeness.css";
 
 const ranges = { "24 hours": "24h", "7 days": null, "30 days": "30d" };
@@ -174,7 +174,7 @@ const columnsOf = (
     ),
   "Missing, and next step": (row) =>
     row === "all" ? (
-      `At most ${formatCountOf(Math.max(...reportOf().hours.map(incompleteHosts)), "host")} incomplete in an hour.`
+      `In the worst hour, ${formatCountOf(Math.max(...reportOf().hours.map(incompleteHosts)), "host is", "hosts are")} incomplete.`
     ) : (
       <Holes host={row} states={askedOf().length > 0 ? askedOf() : incompleteStates} />
     ),
@@ -194,10 +194,10 @@ const HostName = (props: { host: HostStrip }) => {
 const headlineOf = (report: FleetCompleteness, asked: readonly HourState[]) => {
   const { settled_until: until, settles_at: next, generated_at: now, hosts, hosts_listed } = report;
   if (until === null) return settlingText(next, now);
-  const settled = `settled until ${dayHourText(until)} UTC`;
-  if (asked.length === 0) return `${incompleteText(report)}, ${settled}.`;
+  const settled = `Hours until ${dayHourText(until)} UTC are settled.`;
+  if (asked.length === 0) return `${incompleteText(report)} ${settled}`;
   const names = asked.map((state) => `“${hourMarks[state][0]}”`).join(" or ");
-  return `${formatCountOf(hosts, "host")}: ${formatCount(hosts_listed)} with an hour in the state ${names}, ${settled}.`;
+  return `${hostsWith(hosts_listed, hosts, `hours in the state ${names}`)}. ${settled}`;
 };
 
 /** The two commands that check what core states of the newest hour shown, without core. */

@@ -137,9 +137,10 @@ const summaryOf = (hours: readonly HostHourView[]) => {
     return "No hour of this host has settled yet. Each settles 15 minutes after its end.";
   const undelivered = countOf(decided, "undelivered");
   const stored = formatCount(countOf(decided, "complete") + undelivered);
-  const lacking = undelivered === 0 ? "" : `, ${formatCount(undelivered)} of them not delivered`;
+  const lacking =
+    undelivered === 0 ? "" : `; ${formatCount(undelivered)} of these are not delivered yet`;
   const rules = rulesSentence(hours.slice(-24), "in the last 24 hours");
-  return `${stored} of ${formatCountOf(decided.length, "settled hour")} complete${lacking}. ${rules}`;
+  return `${stored} of ${formatCountOf(decided.length, "settled hour")} ${decided.length === 1 ? "is" : "are"} complete${lacking}. ${rules}`;
 };
 
 /** The days of hours, and 24 cells for each: the hour, or nothing outside of the range. */

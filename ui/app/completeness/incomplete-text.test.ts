@@ -9,16 +9,18 @@ it("L7: says first of how many hosts nothing is known, from the counts of all st
       hosts_listed: 0,
       hours: [{ hosts: { complete: 4, not_accounted: 311 } }, hour],
     }),
-  ).toBe("315 hosts: up to 312 without a report of an hour; none with an incomplete hour");
+  ).toBe(
+    "Up to 312 of 315 hosts have hours without a report, which core cannot judge. No host has incomplete hours.",
+  );
   expect(
     incompleteText({ hosts: 4, hosts_listed: 2, hours: [{ hosts: { complete: 2, short: 2 } }] }),
-  ).toBe("4 hosts: 2 with an incomplete hour");
+  ).toBe("2 of 4 hosts have incomplete hours.");
 });
 
 it("says which hosts are not in the picture, of few and of many", () => {
-  expect(restText({ hosts: 4, hosts_listed: 2 }, 2)).toBe("The other 2 hosts have no such hour.");
+  expect(restText({ hosts: 4, hosts_listed: 2 }, 2)).toBe("The other 2 hosts have none.");
   expect(restText({ hosts: 10_000, hosts_listed: 312 }, 20)).toBe(
-    "These are the worst 20 of 312; 9,688 hosts have no such hour.",
+    "These are the worst 20 of 312 hosts with such hours. 9,688 hosts have none.",
   );
-  expect(restText({ hosts: 1, hosts_listed: 0 }, 0)).toBe("1 host has no such hour.");
+  expect(restText({ hosts: 1, hosts_listed: 0 }, 0)).toBe("1 host has none.");
 });

@@ -17,20 +17,26 @@ export const incompleteText = ({
   hours,
 }: CountedHours): string => {
   const unknown = Math.max(0, ...hours.map((hour) => hour.hosts.not_accounted ?? 0));
-  const words = `${incomplete === 0 ? "none" : formatCount(incomplete)} with an incomplete hour`;
+  const words = `${hostsWith(incomplete, hosts, "incomplete hours")}.`;
   return unknown === 0
-    ? `${formatCountOf(hosts, "host")}: ${words}`
-    : `${formatCountOf(hosts, "host")}: up to ${formatCount(unknown)} without a report of an hour; ${words}`;
+    ? words
+    : `Up to ${hostsWith(unknown, hosts, "hours without a report")}, which core cannot judge. ${words}`;
 };
 
-/** Says how many hosts are not on the first page of the list: those of further pages, and those without such an hour. */
+/** Says how many of all hosts have some hours: `2 of 4 hosts have incomplete hours`. */
+export const hostsWith = (count: number, all: number, hours: string): string =>
+  count === 0
+    ? `No host has ${hours}`
+    : `${formatCount(count)} of ${formatCountOf(all, "host")} ${count === 1 ? "has" : "have"} ${hours}`;
+
+/** Says how many hosts are not on the first page of the list: those of further pages, and those without such hours. */
 export const restText = (
   { hosts, hosts_listed: listed }: Pick<CountedHours, "hosts" | "hosts_listed">,
   shown: number,
 ): string => {
   const others = formatCountOf(Math.max(0, hosts - listed), "host");
-  const none = `${others} ${hosts - listed === 1 ? "has" : "have"} no such hour.`;
+  const none = `${others} ${hosts - listed === 1 ? "has" : "have"} none.`;
   return shown < listed
-    ? `These are the worst ${formatCount(shown)} of ${formatCount(listed)}; ${none}`
+    ? `These are the worst ${formatCount(shown)} of ${formatCountOf(listed, "host")} with such hours. ${none}`
     : `${shown === 0 ? "" : "The other "}${none}`;
 };
