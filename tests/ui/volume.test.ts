@@ -70,6 +70,10 @@ it("is a picture and a table, by host, kind, and source, and marks a host that s
   await expect.poll(() => page.locator(".sparkline-bar").count()).toBeGreaterThan(160);
   await follow(page, "loud-1");
   await waitForHeading(page, "loud-1");
+  await page.goto("/data/volume?from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z");
+  await waitForHeading(page, "Nothing was stored in this time");
+  // An empty page says so once.
+  expect(await page.getByText(/nothing|^0 B/i).count()).toBe(1);
   expect(messages).toEqual([]);
 });
 

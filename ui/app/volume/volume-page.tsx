@@ -71,17 +71,19 @@ export const VolumePage = () => {
         instead={{ href: "/data/volume", words: "Show the last 24 hours by host" }}
       >
         {(known) => (
-          <div class="shown page" data-shown={report.phase()}>
-            <p>{headlineOf(known())}</p>
-            <Series report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
-            <Show when={known().by === "source"}>
-              <p class="quiet">
-                Counted by the hosts, in days of their clocks: what they accepted, not what is
-                stored.
-              </p>
-            </Show>
-            <Parts name={nameOf()} report={known()} />
-          </div>
+          <Show when={known().items.length > 0} fallback={<NoVolume />}>
+            <div class="shown page" data-shown={report.phase()}>
+              <p>{headlineOf(known())}</p>
+              <Series report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
+              <Show when={known().by === "source"}>
+                <p class="quiet">
+                  Counted by the hosts, in days of their clocks: what they accepted, not what is
+                  stored.
+                </p>
+              </Show>
+              <Parts name={nameOf()} report={known()} />
+            </div>
+          </Show>
         )}
       </Loaded>
       <Budgets items={budgets.value()?.items ?? []} />
@@ -119,16 +121,15 @@ const Series = (props: { report: VolumeReport; hrefOf: (from: string, to: string
   );
 };
 
+const NoVolume = () => (
+  <Notice title="Nothing was stored in this time" href="/fleet" link="See which hosts forward">
+    <p>Here stands how much core stores over time, and which hosts sent the most of it.</p>
+  </Notice>
+);
+
 /** The parts with the most bytes. */
 const Parts = (props: { name: string; report: VolumeReport }) => (
-  <Show
-    when={props.report.items.length > 0}
-    fallback={
-      <Notice title="Nothing was sent">
-        <p>Core stored nothing of this in the chosen time.</p>
-      </Notice>
-    }
-  >
+  <>
     <RecordTable
       label="Most bytes first"
       columns={columnsOf(props.name, props.report)}
@@ -141,7 +142,7 @@ const Parts = (props: { name: string; report: VolumeReport }) => (
         <code>svc-admin volume --limit 1000</code> lists more.
       </p>
     </Show>
-  </Show>
+  </>
 );
 
 /** How much core stores of each host in an hour, and how many hosts each budget holds; nothing without one. */
