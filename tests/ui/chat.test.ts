@@ -269,8 +269,12 @@ it("lists, renames and deletes conversations", async () => {
   await badges(page, "Verified");
   await press(panel, "History");
   await press(panel, "Rename Hello, rename me");
-  await page.getByRole("textbox", { name: "Title" }).fill("Rollout 1.4.2");
-  await page.keyboard.press("Enter");
+  const title = page.getByRole("textbox", { name: "Title" });
+  await title.fill("Rollout 1.4.2");
+  await page.reload();
+  await press(panel, "History");
+  await expect.poll(() => title.inputValue()).toBe("Rollout 1.4.2");
+  await title.press("Enter");
   await press(panel, /^Rollout 1.4.2/);
   await panel.locator(".chat-title", { hasText: "Rollout 1.4.2" }).waitFor();
   await page.reload();

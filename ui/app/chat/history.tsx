@@ -2,6 +2,7 @@ import { createSignal, For, Match, onMount, Show, Switch } from "solid-js";
 import * as v from "valibot";
 import { ChatSession, titleLengthMax } from "#proto/chat/session.ts";
 import { type ApiClient, type ApiProblem, caughtProblem } from "../api/api-client.ts";
+import { keepText, readKeptText } from "../browser/kept-text.ts";
 import { createMoment } from "../browser/moment.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { Button } from "../design/buttons.tsx";
@@ -89,6 +90,7 @@ const createSessionList = (props: HistoryProps) => {
     },
     rename: async (id: string, title: string) => {
       await props.api.send(`${sessionsPath}/${id}`, { method: "PUT", body: { title } });
+      keepText("title", id, "");
       setSessions((all) => all.map((each) => (each.id === id ? { ...each, title } : each)));
       props.conversations.renamed(id, title);
     },
@@ -134,11 +136,16 @@ const HistoryRow = (props: {
   onRename: (title: string) => Promise<void>;
   onDelete: () => Promise<void>;
 }) => {
-  const [mode, setMode] = createSignal<"shown" | "renaming" | "deleting">("shown");
+  const { id } = props.session;
+  const isTyped = readKeptText("title", id) !== undefined;
+  const [mode, setMode] = createSignal<"shown" | "renaming" | "deleting">(
+    isTyped ? "renaming" : "shown",
+  );
   const [problem, setProblem] = createSignal("");
   const title = () => plainText(props.session.title ?? "Untitled conversation");
   const buttons: Partial<Record<"renaming" | "deleting", HTMLButtonElement>> = {};
   const leave = (left: keyof typeof buttons) => {
+    keepText("title", id, "");
     setProblem("");
     setMode("shown");
     buttons[left]?.focus();
@@ -172,7 +179,8 @@ const HistoryRow = (props: {
         </Match>
         <Match when={mode() === "renaming"}>
           <RenameForm
-            title={props.session.title ?? ""}
+            title={readKeptText("title", id) ?? props.session.title ?? ""}
+            onType={(typed) => keepText("title", id, typed)}
             onCancel={() => leave("renaming")}
             onRename={(wanted) =>
               attempt(async () => {
@@ -228,8 +236,10 @@ const onEscape = (cancel: () => void) => (event: KeyboardEvent) => {
   cancel();
 };
 
+/** The form of a new title, which a reload keeps. */
 const RenameForm = (props: {
   title: string;
+  onType: (title: string) => void;
   onRename: (title: string) => void;
   onCancel: () => void;
 }) => {
@@ -249,6 +259,7 @@ const RenameForm = (props: {
         class="input"
         aria-label="Title"
         value={props.title}
+        onInput={() => props.onType(field.value)}
         maxlength={titleLengthMax}
         required
         autocomplete="off"
