@@ -194,6 +194,11 @@ export const resource = <Drafts extends Readonly<Record<string, Draft>>>(
     ]),
   ) as Readonly<Record<keyof Drafts, Route>>;
 
+/** The query field of a list that can have first what needs somebody. */
+export const severityField = {
+  sort: v.optional(v.picklist(["severity"], "must be severity")),
+};
+
 /** The query fields of every list (docs/api.md): `limit` of 1 to 1000, 100 by default, and the opaque `cursor`. */
 export const listFields = {
   limit: v.optional(QueryInteger(1, 1000), "100"),

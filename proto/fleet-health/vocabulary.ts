@@ -157,7 +157,7 @@ export const sortsOfNow: ReadonlySet<FleetSort> = new Set([
  * How inventory and fleet agree on a host. `expected`: in both; `missing`: in the inventory, and never enrolled; `unexpected`: enrolled, not
  * revoked, and never in the inventory; `gone`: no longer in the inventory, and still sends heartbeats or telemetry.
  */
-export const inventoryStatuses = ["expected", "missing", "unexpected", "gone"] as const;
+export const inventoryStatuses = ["missing", "unexpected", "gone", "expected"] as const;
 
 /** One of `inventoryStatuses`. */
 export type InventoryStatus = (typeof inventoryStatuses)[number];

@@ -48,15 +48,16 @@ const figuresOf = (page: Page) =>
 describe("the list of rollouts", () => {
   it("shows each one's state in words, wave, progress and who started it, and filters by state", async () => {
     const { page, messages } = await visit("/changes/rollouts");
-    const table = page.getByRole("table", { name: "Rollouts, newest first" });
+    const table = page.getByRole("table", { name: "Rollouts, worst first" });
     await expectCount(table.getByRole("row"), seededRollouts.length + 1);
     const rows = await table.getByRole("row").allTextContents();
-    expect(rows[1]).toContain("Running");
-    expect(rows[1]).toContain("2 of 3");
-    expect(rows[1]).toContain("platform:linux/amd64 -label.env:dev");
-    expect(rows[1]).toContain(web.core.people.admin.email);
-    expect(rows[3]).toContain("Paused");
-    expect(rows[3]).toContain("by the gate");
+    // It waits for a decision.
+    expect(rows[1]).toContain("Paused");
+    expect(rows[1]).toContain("by the gate");
+    expect(rows[2]).toContain("Running");
+    expect(rows[2]).toContain("2 of 3");
+    expect(rows[2]).toContain("platform:linux/amd64 -label.env:dev");
+    expect(rows[2]).toContain(web.core.people.admin.email);
     for (const [name, count] of [
       ["Open", 3],
       ["Paused", 1],

@@ -1,6 +1,7 @@
 import {
   type AnyColumn,
   and,
+  asc,
   desc,
   eq,
   getTableColumns,
@@ -134,6 +135,8 @@ export const substring = (text: string): string => `%${text.replace(/[\\%_]/g, "
 export interface PageRequest {
   after: string | null;
   limit: number;
+  /** By severity: what needs somebody comes before all else. */
+  sort?: "severity" | undefined;
 }
 
 /** The rows of a page, and the id after which the next page begins; null on the last page. */
@@ -152,15 +155,34 @@ export const paged = <Row>(
   return { rows: rows.slice(0, limit), next: last === undefined ? null : positionOf(last) };
 };
 
-/** Returns one page of the rows of a query without a condition, newest first: those that meet all of `conditions`. */
+/**
+ * Returns the order of a page's rows, newest first, and the condition for those after the row where it begins. A page by severity has the rows
+ * with the lowest `rank` before all others.
+ */
+export const pageOrder = (
+  id: AnyPgColumn,
+  { after, sort }: PageRequest,
+  rank?: SQL,
+): { order: SQL[]; beyond: SQL | undefined } => {
+  const isRanked = sort !== undefined && rank !== undefined;
+  const order = [...(isRanked ? [asc(rank)] : []), desc(id)];
+  if (after === null) return { order, beyond: undefined };
+  if (!isRanked) return { order, beyond: lt(id, after) };
+  const begin = sql`(select ${rank} from ${id.table} where ${id} = ${after})`;
+  return { order, beyond: sql`(${rank} > ${begin} or ${rank} = ${begin} and ${id} < ${after})` };
+};
+
+/** Returns one page of the rows of a query without a condition, as `pageOrder` orders them: those that meet all of `conditions`. */
 export const selectPage = async <Row extends { id: string }>(
   query: PromiseLike<Row[]>,
   id: AnyPgColumn,
   page: PageRequest,
   conditions: readonly (SQL | undefined)[],
+  rank?: SQL,
 ): Promise<Paged<Row>> => {
-  const where = and(...conditions, page.after === null ? undefined : lt(id, page.after));
-  const selected = (query as unknown as PgSelect).where(where).orderBy(desc(id));
+  const { order, beyond } = pageOrder(id, page, rank);
+  const where = and(...conditions, beyond);
+  const selected = (query as unknown as PgSelect).where(where).orderBy(...order);
   const rows = (await selected.limit(page.limit + 1)) as Row[];
   return paged(rows, page, (row) => row.id);
 };

@@ -131,21 +131,28 @@ export interface WantedHosts {
   text: string;
 }
 
-/** Finds a page of wanted hosts, by name, and by identity where several share a name. */
+/** Finds a page of wanted hosts, by name, and by identity where several share a name; by severity, the hosts of a worse status first. */
 export const listInventory = async (
   db: Executor,
   { statuses, text }: WantedHosts,
   rules: FleetRules,
-  { after, limit }: PageRequest,
+  { after, limit, sort }: PageRequest,
 ): Promise<Paged<InventoryItem>> => {
-  const [name, identity] = after === null ? [] : (JSON.parse(after) as string[]);
+  const [name, identity, worst] = after === null ? [] : (JSON.parse(after) as string[]);
   const parts = statuses.map((status) => hostsOf(status, rules));
+  const rankOf = (status: SQL) =>
+    sort === undefined ? sql`0` : sql`array_position(${texts(inventoryStatuses)}, ${status})`;
+  const rank = rankOf(sql`status`);
   const beyond =
-    name === undefined ? sql`` : sql`and (name, coalesce(identity, '')) > (${name}, ${identity})`;
+    name === undefined
+      ? sql``
+      : sql`and (${rank}, name, coalesce(identity, '')) > (${rankOf(sql`${worst}::text`)}, ${name}, ${identity})`;
   const rows = await db.execute<{ [Column in keyof InventoryItem]: InventoryItem[Column] }>(sql`
     select * from (${sql.join(parts, sql` union all `)}) items
-    where strpos(lower(name), lower(${text})) > 0 ${beyond} order by name, coalesce(identity, ''), status limit ${limit + 1}`);
-  return paged(rows, { limit }, (last) => JSON.stringify([last.name, last.identity ?? ""]));
+    where strpos(lower(name), lower(${text})) > 0 ${beyond} order by (${rank})::int, name, coalesce(identity, ''), status limit ${limit + 1}`);
+  return paged(rows, { limit }, (last) =>
+    JSON.stringify([last.name, last.identity ?? "", last.status]),
+  );
 };
 
 /** Counts the expected hosts that have never enrolled. */

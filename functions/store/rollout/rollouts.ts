@@ -1,4 +1,4 @@
-import { and, count, desc, eq, inArray, isNull, lt, type SQL, sql } from "drizzle-orm";
+import { and, count, eq, inArray, isNull, type SQL, sql } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "#drizzle/schema/config.ts";
 import { rollout, rolloutTarget, rolloutWave } from "#drizzle/schema/rollout.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
@@ -23,6 +23,7 @@ import {
   type Paged,
   type PageRequest,
   paged,
+  pageOrder,
   type RowOf,
   readRows,
   texts,
@@ -154,12 +155,13 @@ const findDescribed = async (
   db: Executor,
   where: SQL | undefined,
   limit: number,
+  order: readonly SQL[] = [],
 ): Promise<DescribedRollout[]> => {
   const ids = db
     .select({ id: rollout.id })
     .from(rollout)
     .where(where)
-    .orderBy(desc(rollout.id))
+    .orderBy(...order)
     .limit(limit);
   const rows = await db
     .select(columns)
@@ -167,7 +169,7 @@ const findDescribed = async (
     .innerJoin(collectorConfig, eq(collectorConfig.id, rollout.configId))
     .innerJoin(rolloutWave, eq(rolloutWave.rolloutId, rollout.id))
     .where(inArray(rollout.id, ids))
-    .orderBy(desc(rollout.id), rolloutWave.number);
+    .orderBy(...order, rolloutWave.number);
   return [...Map.groupBy(rows, ({ row }) => row.id).values()].flatMap(([first, ...others]) => {
     if (first === undefined) return [];
     const waves = [first, ...others].map(({ wave, revertedFailed }) => ({
@@ -178,12 +180,16 @@ const findDescribed = async (
   });
 };
 
+/** What needs somebody first: a rollout that waits for a decision, then one that is open. */
+const severityRank = sql`case when ${rollout.state} = 'paused' then 0 when ${rollout.endedAt} is null then 1 else 2 end`;
+
 /** Returns one page of the rollouts, newest first. */
 export const listRollouts = async (
   db: Executor,
   { states, configId, identityId }: RolloutFilter,
-  { after, limit }: PageRequest,
+  page: PageRequest,
 ): Promise<Paged<DescribedRollout>> => {
+  const { order, beyond } = pageOrder(rollout.id, page, severityRank);
   const where = and(
     states === undefined ? undefined : inArray(rollout.state, [...states]),
     configId === undefined ? undefined : eq(rollout.configId, configId),
@@ -196,9 +202,9 @@ export const listRollouts = async (
             .from(rolloutTarget)
             .where(eq(rolloutTarget.identityId, identityId)),
         ),
-    after === null ? undefined : lt(rollout.id, after),
+    beyond,
   );
-  return paged(await findDescribed(db, where, limit + 1), { limit }, ({ id }) => id);
+  return paged(await findDescribed(db, where, page.limit + 1, order), page, ({ id }) => id);
 };
 
 /** Finds a rollout with its waves. */

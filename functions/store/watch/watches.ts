@@ -115,15 +115,23 @@ export interface WatchFilter {
 const stateOf = sql<WatchState>`case when ${watch.isFiring} then 'firing'
   when ${watch.contrarySince} is not null then 'pending' else 'inactive' end`;
 
+/** What needs somebody first: a watch that fires, then one that cannot be evaluated, then a pending one. */
+const severityRank = sql`case when ${watch.isFiring} then 0 when ${watch.fault} is not null then 1
+  when ${watch.contrarySince} is not null then 2 else 3 end`;
+
 /** Returns one page of the watches, newest first. */
 export const listWatches = (
   db: Executor,
   { states }: WatchFilter,
   page: PageRequest,
 ): Promise<Paged<DescribedWatch>> =>
-  selectPage(db.select(described).from(watch), watch.id, page, [
-    states && inArray(stateOf, [...states]),
-  ]);
+  selectPage(
+    db.select(described).from(watch),
+    watch.id,
+    page,
+    [states && inArray(stateOf, [...states])],
+    severityRank,
+  );
 
 /** Finds a watch. */
 export const findWatch = (db: Executor, id: string): Promise<DescribedWatch | undefined> =>

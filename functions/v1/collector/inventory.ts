@@ -7,7 +7,7 @@ import {
   putInventory,
 } from "#functions/domain/inventory/inventory.ts";
 import { CsvFault, csvRecords, type ReadRecord } from "#functions/http/read-csv.ts";
-import { listFields, resource, scope } from "#functions/http/resource.ts";
+import { listFields, resource, scope, severityField } from "#functions/http/resource.ts";
 import { fieldErrors, route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
 import { rfc3339 } from "#kit/clock.ts";
@@ -30,13 +30,13 @@ export const inventoryReports = (core: ReadCore) =>
   resource(core, "/v1/collector/inventory", ({ get, cursors }) => ({
     listInventory: get(
       "",
-      "The hosts of the inventory and of the fleet by name, each with its status, and how many have which",
+      "The hosts of the inventory and of the fleet by name, or by severity of the status, each with its status, and how many have which",
       {
         query: Query,
         returns: ["A page of hosts", InventoryReport],
         handle: async ({ query }) => {
-          const { status, limit, q: text = "" } = query;
-          const list = `inventory ${status ?? ""} ${text}`;
+          const { status, limit, sort, q: text = "" } = query;
+          const list = `inventory${sort ? ` by ${sort}` : ""} ${status ?? ""} ${text}`;
           const [after = null] = await cursors.open(list, query.cursor);
           const statuses = status === undefined ? inventoryStatuses : [status];
           const now = core.clock.now();
@@ -44,6 +44,7 @@ export const inventoryReports = (core: ReadCore) =>
           const { inventory, counts, page } = await compareWithFleet(core, wanted, {
             after,
             limit,
+            sort,
           });
           return {
             generated_at: rfc3339(now),
@@ -64,6 +65,7 @@ const Query = v.strictObject({
   ),
   /** A part of the name, in any case. */
   q: v.optional(Identifier(256)),
+  ...severityField,
   ...listFields,
 });
 

@@ -11,7 +11,7 @@ import {
   testWatch,
   type WatchCore,
 } from "#functions/domain/watch/watches.ts";
-import { resource } from "#functions/http/resource.ts";
+import { resource, severityField } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import type { DescribedWatch } from "#functions/store/watch/watches.ts";
 import { watchStates } from "#proto/watch/vocabulary.ts";
@@ -30,14 +30,15 @@ export const watchReports = (core: Pick<Core, "config" | "watches" | "db" | "clo
   resource(core, "/v1/collector/watches", ({ list, get }) => ({
     listWatches: list(
       "",
-      "Watches and how they stand, newest first, and the receivers that core is configured with",
+      "Watches and how they stand, newest first or by severity, and the receivers that core is configured with",
       {
         filter: {
           state: v.optional(v.picklist(watchStates, "must be inactive, pending or firing")),
+          ...severityField,
         },
         returns: ["A page of watches", WatchList],
-        find: (page, { query: { state } }) =>
-          browseWatches(core, state ? { states: [state] } : {}, page),
+        find: (page, { query: { state, sort } }) =>
+          browseWatches(core, state ? { states: [state] } : {}, { ...page, sort }),
         view: watchView,
         furtherMembers: async () => ({
           receivers:

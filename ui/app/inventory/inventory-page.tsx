@@ -32,6 +32,7 @@ export const InventoryPage = () => {
   const { page, report, chips, list } = createListPage({
     path: "/access/inventory",
     schema: InventoryReport,
+    sort: "severity",
   });
   return (
     <PageFrame of={page}>
@@ -40,7 +41,7 @@ export const InventoryPage = () => {
         filters={{
           "Hosts by status": chips("status", countedChoices(statusWords, report.value()?.counts)),
         }}
-        label="Hosts of the inventory and the fleet, by name"
+        label="Hosts of the inventory and the fleet, worst first"
         columns={columns}
         isFailed={({ status }) => status !== "expected"}
         noun="host"

@@ -75,13 +75,14 @@ const foreignFilters = [
   { name: "identity_id", words: "Rollouts that include", path: "/hosts/", record: "one host" },
 ] as const;
 
-/** `/changes/rollouts`: the rollouts, newest first, and how far each one is. */
+/** `/changes/rollouts`: the rollouts, those that wait for a decision first, and how far each one is. */
 export const RolloutsPage = () => {
   const { page, params, chips, list } = createListPage({
     path: "/changes/rollouts",
     schema: RolloutList,
     intervalMs: 10_000,
     limit: 50,
+    sort: "severity",
   });
   return (
     <PageFrame of={page}>
@@ -100,10 +101,11 @@ export const RolloutsPage = () => {
       <RecordList
         {...list()}
         filters={{ "Rollouts by state": chips("state", choices) }}
-        label="Rollouts, newest first"
+        label="Rollouts, worst first"
         columns={columns}
         isFailed={({ state, failed }) => failed > 0 && openStates.includes(state)}
         noun="rollout"
+        order="first to last"
         first={{
           title: "No config has been rolled out in waves",
           says: (

@@ -118,6 +118,8 @@ interface AddressListOptions<Schema extends v.GenericSchema = v.GenericSchema>
   source?: string;
   /** Rows of a page; core's own default without it. */
   limit?: number;
+  /** What needs somebody comes first. */
+  sort?: "severity";
   /** The id of the list in a page with others. */
   anchor?: string;
   /** The parameters of other parts of such a page; all others are of the list, so that core rejects unknown ones. */
@@ -187,11 +189,9 @@ const createAddressList = (options: Accessor<AddressListOptions>) => {
       Object.entries(choices).map(([words, value]) => chip(words, { [name]: value, ...change })),
     /** What core answers with the rows of the address. */
     sourcePath: createMemo(() => {
-      const { limit } = options();
-      return withQuery(
-        sourceOf(options()),
-        limit === undefined ? params() : changedParams(params(), { limit }),
-      );
+      const { limit, sort } = options();
+      const own = { ...(limit && { limit }), ...(sort && { sort }) };
+      return withQuery(sourceOf(options()), changedParams(params(), own));
     }),
   };
 };

@@ -150,7 +150,7 @@ const columns: RecordColumns<Watch> = {
   ),
 };
 
-/** `/watches`: the watches, newest first, with their state. */
+/** `/watches`: the watches, those that fire first, with their state. */
 export const WatchesPage = () => {
   const { session } = usePageContext();
   const mayWrite = () => session()?.scopes.includes("admin");
@@ -159,6 +159,7 @@ export const WatchesPage = () => {
     schema: WatchList,
     intervalMs: 10_000,
     limit: 50,
+    sort: "severity",
   });
   return (
     <PageFrame
@@ -180,11 +181,12 @@ export const WatchesPage = () => {
             ...Object.fromEntries(watchStates.map((state) => [stateWords[state][0], state])),
           }),
         }}
-        label="Watches, newest first"
+        label="Watches, worst first"
         columns={columns}
         isFailed={({ state }) => state === "firing"}
         noun="watch"
         nouns="watches"
+        order="first to last"
         first={{
           title: "No watch yet",
           says: "A watch counts the hosts of a filter, and sends a message when more match than you allow. It shows here whether it fires, and since when.",

@@ -74,6 +74,15 @@ describe("an inventory", () => {
       ["ghost", "missing", null, {}],
       [`${identityPrefix}b`, "expected", 'Pay, "EU"', { team: "x" }],
     ]);
+    const worst = await list("?sort=severity&limit=2");
+    const others = await list(`?sort=severity&cursor=${worst.next_cursor}`);
+    expect([...worst.items, ...others.items].map(({ name }) => name)).toEqual([
+      "ghost",
+      "c",
+      "d",
+      "a",
+      `${identityPrefix}b`,
+    ]);
     expect(items[4]).toMatchObject({
       identity: `${identityPrefix}b`,
       identity_id: expect.any(String),
@@ -122,10 +131,10 @@ describe("an inventory", () => {
     expect(await fleetOf("gone")).toEqual(["a", "b"]);
     expect(await fleetOf("expected")).toEqual(["c"]);
     expect(await samples()).toEqual([
-      ["expected", 1],
       ["missing", 0],
       ["unexpected", 0],
       ["gone", 2],
+      ["expected", 1],
     ]);
     await db.execute(
       sql`update fleet_status set revoked_from = '-infinity' where identity = ${`${identityPrefix}a`}`,

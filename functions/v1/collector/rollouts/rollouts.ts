@@ -8,7 +8,7 @@ import {
 } from "#functions/domain/rollout/browse.ts";
 import { controlRollout, type RolloutControl } from "#functions/domain/rollout/control.ts";
 import { csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
-import { IdParams, resource } from "#functions/http/resource.ts";
+import { IdParams, resource, severityField } from "#functions/http/resource.ts";
 import type { TargetFilter } from "#functions/store/rollout/rollouts.ts";
 import {
   Rollout,
@@ -40,12 +40,14 @@ export const rolloutReports = (core: ReadCore) =>
   resource(core, "/v1/collector/rollouts", ({ list, get }) => ({
     listRollouts: list(
       "",
-      "Rollouts with their waves, newest first; `state` is repeatable; `identity_id` selects those that have a host as a target",
+      "Rollouts with their waves, newest first or by severity; `state` is repeatable; `identity_id` selects those that have a host as a target",
       {
-        filter: filterFields,
+        filter: { ...filterFields, ...severityField },
         returns: ["A page of rollouts", RolloutList],
-        find: (page, { query: { state: states, config_id: configId, identity_id: identityId } }) =>
-          browseRollouts(core, { states, configId, identityId }, page),
+        find: (page, { query }) => {
+          const { state: states, config_id: configId, identity_id: identityId, sort } = query;
+          return browseRollouts(core, { states, configId, identityId }, { ...page, sort });
+        },
         view: rolloutView,
       },
     ),

@@ -1,3 +1,4 @@
+import { eq } from "drizzle-orm";
 import { expect, it } from "vitest";
 import { watch } from "#drizzle/schema/watch.ts";
 import { watchesMax } from "#proto/watch/watch.ts";
@@ -13,6 +14,9 @@ receivers:
 const { admin, auditor, clock } = test;
 const path = "/v1/collector/watches";
 const nobody = "01920000-0000-7000-8000-0000000000ff";
+
+type WatchPage = { items: { id: string }[]; next_cursor: string | null };
+const idsOf = async (of: string) => (await auditor.read<WatchPage>(of)).items.map(({ id }) => id);
 
 let names = 0;
 const create = (fields: object = {}) =>
@@ -134,6 +138,31 @@ it("lists the watches by state and page by page, with the receivers, and no addr
   expect((await auditor.read(`${path}?state=firing`)).items).toEqual([]);
   expect((await auditor.get(`${path}?state=broken`)).status).toBe(422);
   expect(JSON.stringify(body)).not.toMatch(/hook\.test|whsec/);
+});
+
+it("lists by severity those that fire first, then the pending ones, on all pages", async () => {
+  const newestFirst = await idsOf(path);
+  const [pending, firing] = newestFirst.slice(-2);
+  const mark = (id: unknown, fields: object) =>
+    test.db
+      .update(watch)
+      .set(fields)
+      .where(eq(watch.id, String(id)));
+  await mark(firing, { isFiring: true });
+  await mark(pending, { contrarySince: new Date(clock.now()) });
+  const expected = [firing, pending, ...newestFirst.slice(0, -2)];
+  expect(await idsOf(`${path}?sort=severity`)).toEqual(expected);
+  const found: unknown[] = [];
+  for (let cursor: string | null = ""; cursor !== null; ) {
+    const page: WatchPage = await auditor.read(
+      `${path}?sort=severity&limit=2${cursor && `&cursor=${cursor}`}`,
+    );
+    found.push(...page.items.map(({ id }) => id));
+    cursor = page.next_cursor;
+  }
+  expect(found).toEqual(expected);
+  await mark(firing, { isFiring: false });
+  await mark(pending, { contrarySince: null });
 });
 
 it("deletes a watch", { tags: "workerd" }, async () => {
