@@ -713,7 +713,7 @@ export const revokeCertificate = <ThrowOnError extends boolean = false>(options:
 });
 
 /**
- * The hosts of the inventory and of the fleet by name, each with its status, and how many have which
+ * The hosts of the inventory and of the fleet by name, or by severity of the status, each with its status, and how many have which
  *
  * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
@@ -966,7 +966,7 @@ export const rollBackCollectorConfigs = <ThrowOnError extends boolean = false>(o
 });
 
 /**
- * Rollouts with their waves, newest first; `state` is repeatable; `identity_id` selects those that have a host as a target
+ * Rollouts with their waves, newest first or by severity; `state` is repeatable; `identity_id` selects those that have a host as a target
  *
  * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
@@ -1076,7 +1076,7 @@ export const rollBackRollout = <ThrowOnError extends boolean = false>(options: O
 });
 
 /**
- * Watches and how they stand, newest first, and the receivers that core is configured with
+ * Watches and how they stand, newest first or by severity, and the receivers that core is configured with
  *
  * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */

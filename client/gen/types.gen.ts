@@ -1218,7 +1218,7 @@ export type InventoryHost = {
 
 export type InventoryItem = {
     name: string;
-    status: 'expected' | 'missing' | 'unexpected' | 'gone';
+    status: 'missing' | 'unexpected' | 'gone' | 'expected';
     owner: string | null;
     labels: {
         [key: string]: string;
@@ -1232,10 +1232,10 @@ export type InventoryReport = {
     etag: string | null;
     updated_at: TimestampOrNull;
     counts: {
-        expected: number;
         missing: number;
         unexpected: number;
         gone: number;
+        expected: number;
     } | null;
     items: Array<InventoryItem>;
     next_cursor: string | null;
@@ -1272,6 +1272,7 @@ export type LineClaim = {
     by: string;
     at: string;
     note: string | null;
+    has_access: boolean;
 };
 
 export type ListedConfig = {
@@ -2292,6 +2293,8 @@ export type RunningConfig = Array<string> | string;
 export type SilentSince = string;
 
 export type Since = Timestamp;
+
+export type Sort = 'severity';
 
 export type Source = Array<string> | string;
 
@@ -3911,11 +3914,12 @@ export type ListInventoryData = {
     body?: never;
     path?: never;
     query?: {
-        status?: 'expected' | 'missing' | 'unexpected' | 'gone';
+        status?: 'missing' | 'unexpected' | 'gone' | 'expected';
         /**
          * must not hold control characters; must be well-formed Unicode
          */
         q?: string;
+        sort?: 'severity';
         limit?: number;
         cursor?: string;
     };
@@ -4447,6 +4451,7 @@ export type ListRolloutsData = {
         state?: Array<'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed'> | 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         config_id?: string;
         identity_id?: string;
+        sort?: 'severity';
         limit?: number;
         cursor?: string;
     };
@@ -4665,6 +4670,7 @@ export type ListWatchesData = {
     path?: never;
     query?: {
         state?: 'inactive' | 'pending' | 'firing';
+        sort?: 'severity';
         limit?: number;
         cursor?: string;
     };

@@ -1,11 +1,13 @@
 import { eq } from "drizzle-orm";
 import { expect, it } from "vitest";
+import { person } from "#drizzle/schema/operator.ts";
 import { watch } from "#drizzle/schema/watch.ts";
 import { endClaims, takeLine } from "#functions/domain/now/claims.ts";
 import { createNowFinder } from "#functions/domain/now/report-now.ts";
 import { evaluateWatches } from "#functions/domain/watch/run-watches.ts";
 import { minuteMs } from "#kit/clock.ts";
 import type { NowReport } from "#proto/now/report.ts";
+import { people } from "#scripts/lab/people.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
@@ -66,7 +68,7 @@ it("lets one person take a line, with a note, audited, until it is released", {
   tags: "workerd",
 }, async () => {
   const { status, body } = await take("the network team is on it");
-  const taken = { id: body.id, by: "ada@example.test", at: clock.iso() };
+  const taken = { id: body.id, by: "ada@example.test", at: clock.iso(), has_access: true };
   expect([status, body]).toEqual([201, { ...taken, note: "the network team is on it" }]);
   expect(await takenNow()).toEqual(body);
   expect((await take()).body).toMatchObject({ code: "conflict" });
@@ -136,10 +138,24 @@ it("takes a line that only another core has found yet", async () => {
   expect((await find()).lines).toEqual([]);
   await evaluate(1);
   expect((await find()).lines).toEqual([]);
-  const caller = { userId: stale.id, email: "grace@example.test" } as never;
+  const caller = { userId: stale.id, email: "edsger@example.test" } as never;
   const by = { caller, origin: { requestId: "r", remoteAddress: "::1" } };
   await takeLine(core, by, { key, note: null }, find);
-  expect(await takenNow()).toMatchObject({ by: "grace@example.test" });
+  expect(await takenNow()).toMatchObject({ by: "edsger@example.test", has_access: true });
+});
+
+it("shows that the person of a claim has no access any more, and lets the next one take the line", async () => {
+  await db
+    .update(person)
+    .set({ status: "suspended" })
+    .where(eq(person.userId, people.reader.userId));
+  expect(await takenNow()).toMatchObject({ by: "edsger@example.test", has_access: false });
+  expect((await take("I go on")).status).toBe(201);
+  expect(await test.lastEvent("action=line.release")).toMatchObject({
+    reason_code: "access_ended",
+    details: { taken_by: "edsger@example.test" },
+  });
+  expect(await takenNow()).toMatchObject({ by: "ada@example.test", note: "I go on" });
 });
 
 it("reports what it found last while it looks again, with the time of that", async () => {

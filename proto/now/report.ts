@@ -32,6 +32,8 @@ export const LineClaim = v.strictObject({
   by: v.string(),
   at: IsoTimestamp,
   note: TextOrNull,
+  /** Whether this person may still sign in. A line of somebody who may not can be taken by anybody. */
+  has_access: v.boolean(),
 });
 
 /** One thing that needs a person. */
@@ -55,6 +57,9 @@ export const NowLine = v.strictObject({
 
 /** One thing that needs a person. */
 export type NowLine = v.InferOutput<typeof NowLine>;
+
+/** Reports whether somebody works on a line, who still has access. */
+export const isHeld = ({ taken }: Pick<NowLine, "taken">): boolean => taken?.has_access === true;
 
 /** A figure over the last 24 hours. */
 export const NowStrip = v.strictObject({

@@ -70,6 +70,7 @@ const taken = {
   by: "ada@example.test",
   at: minutesAgo(4),
   note: "network team is on it",
+  has_access: true,
 };
 
 /** Fleets that *Now* must make plain within three seconds, each as core reports it. */
@@ -140,7 +141,7 @@ export const preparedFleets: Readonly<Record<string, NowReport>> = {
       severity: "warning",
       count: 2,
       since: minutesAgo(72),
-      sentence: "2 hosts have an incomplete hour in the last 7 days.",
+      sentence: "Data of 2 hosts is incomplete from 2026-01-15 01:00 to 02:00 UTC.",
       evidence: "edge-31 is short of 1,204 records at 01:00 UTC.",
       path: "/data/completeness?from=7d",
     }),

@@ -10,6 +10,7 @@ import {
   type ClaimRow,
   deleteClaim,
   findClaims,
+  type HeldClaim,
   insertClaim,
   lockClaim,
   lockClaimOf,
@@ -38,27 +39,28 @@ const isOf = (line: FoundLine, { key, takenAt }: ClaimRow): boolean =>
 /** Returns who has a line. */
 export const takenBy = (
   line: FoundLine,
-  claims: ReadonlyMap<string, ClaimRow>,
+  claims: ReadonlyMap<string, HeldClaim>,
 ): NowLine["taken"] => {
   const claim = claims.get(line.key);
   return claim !== undefined && isOf(line, claim) ? claimView(claim) : null;
 };
 
 /** Returns the view of a claim. */
-export const claimView = ({ id, takenBy: by, takenAt, note }: ClaimRow) => ({
+export const claimView = ({ id, takenBy: by, takenAt, note, hasAccess }: HeldClaim) => ({
   id,
   by,
   at: takenAt.toISOString(),
   note,
+  has_access: hasAccess,
 });
 
-/** Takes a line for a person. Throws 404 `not_found` for a key without a line, and 409 `conflict` for a taken one. */
+/** Takes a line for a person. Throws 404 `not_found` for a key without a line, and 409 `conflict` for one of somebody who has access. */
 export const takeLine = async (
   core: WriteCore,
   by: By,
   { key, note }: ClaimBody,
   findNow: FindNow,
-): Promise<ClaimRow> => {
+): Promise<HeldClaim> => {
   const lineOf = ({ lines }: FoundNow) => lines.find((each) => each.key === key);
   // Another core may have found it since.
   const line = requireFound(
@@ -76,13 +78,14 @@ export const takeLine = async (
     };
     const before = await lockClaimOf(tx, key);
     if (before !== undefined && !isOf(line, before)) await release(tx, core, before, causeEnded);
+    else if (before?.hasAccess === false) await release(tx, core, before, accessEnded);
     if (!(await insertClaim(tx, row))) {
       const holder = (await lockClaimOf(tx, key))?.takenBy ?? "somebody";
       throw new Problem("conflict", { detail: `${holder} has taken this line` });
     }
     const details = { sentence: line.sentence };
     await audit(tx, core, { ...ofPerson(by), action: "line.take", key, reason: note, details });
-    return row;
+    return { ...row, hasAccess: true };
   });
 };
 
@@ -95,6 +98,7 @@ export const releaseLine = async (core: WriteCore, by: By, id: string): Promise<
 
 const ofPerson = ({ caller, origin }: By) => ({ actor: operatorActor(caller), origin });
 const causeEnded = { actor: coreActor, reasonCode: "cause_ended" } as const;
+const accessEnded = { actor: coreActor, reasonCode: "access_ended" } as const;
 
 const release = async (
   tx: Executor,

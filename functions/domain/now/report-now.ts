@@ -2,7 +2,7 @@ import type { Core } from "#functions/core.ts";
 import { findClaims } from "#functions/store/now/claims.ts";
 import { rfc3339, withTimeout } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
-import { type NowLine, type NowReport, nowKinds, nowLinesMax } from "#proto/now/report.ts";
+import { isHeld, type NowLine, type NowReport, nowKinds, nowLinesMax } from "#proto/now/report.ts";
 import type { ViewCore } from "../fleet/rules.ts";
 import { findHold } from "../watch/watches.ts";
 import { takenBy } from "./claims.ts";
@@ -159,8 +159,7 @@ const worstFirst = (a: FoundLine, b: FoundLine) =>
   (a.since ?? "").localeCompare(b.since ?? "") ||
   a.key.localeCompare(b.key);
 
-const untakenFirst = (a: NowLine, b: NowLine) =>
-  Number(a.taken !== null) - Number(b.taken !== null);
+const untakenFirst = (a: NowLine, b: NowLine) => Number(isHeld(a)) - Number(isHeld(b));
 
 /** Returns the report of what was found, with who has taken which line. */
 export const reportNow = async (

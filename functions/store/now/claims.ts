@@ -1,12 +1,23 @@
+import { eq, getTableColumns, sql } from "drizzle-orm";
 import { lineClaim } from "#drizzle/schema/now.ts";
+import { person } from "#drizzle/schema/operator.ts";
 import type { Executor } from "../database/database.ts";
-import { deleterOf, hasRows, lockerOf, updaterOf } from "../database/statements.ts";
+import { deleterOf, firstRow, hasRows, lockerOf, updaterOf } from "../database/statements.ts";
 
 /** A claim's row. */
 export type ClaimRow = typeof lineClaim.$inferSelect;
 
+/** A claim, and whether its person may still sign in; a workload, whom the directory does not know, may. */
+export type HeldClaim = ClaimRow & { hasAccess: boolean };
+
+const hasAccess = sql<boolean>`coalesce((select bool_or(${person.status} in ('active', 'held')) from ${person}
+  where ${person.primaryEmail} = ${lineClaim.takenBy}), true)`;
+
+const selectHeld = (db: Executor) =>
+  db.select({ ...getTableColumns(lineClaim), hasAccess }).from(lineClaim);
+
 /** Finds all claims. */
-export const findClaims = (db: Executor): Promise<ClaimRow[]> => db.select().from(lineClaim);
+export const findClaims = (db: Executor): Promise<HeldClaim[]> => selectHeld(db);
 
 /** Finds all claims and locks them until the transaction ends. */
 export const lockClaims = (tx: Executor): Promise<ClaimRow[]> =>
@@ -20,7 +31,8 @@ export const insertClaim = (tx: Executor, row: ClaimRow): Promise<boolean> =>
 export const lockClaim = lockerOf(lineClaim);
 
 /** Finds the claim of a line by its key and locks its row until the transaction ends. */
-export const lockClaimOf = lockerOf(lineClaim, lineClaim.key);
+export const lockClaimOf = (tx: Executor, key: string): Promise<HeldClaim | undefined> =>
+  firstRow(selectHeld(tx).where(eq(lineClaim.key, key)).for("no key update"));
 
 /** Changes a claim. */
 export const updateClaim = updaterOf(lineClaim);

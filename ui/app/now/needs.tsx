@@ -1,6 +1,6 @@
 import { useLocation } from "@solidjs/router";
 import { createEffect, createMemo, For, on, Show } from "solid-js";
-import { type NowLine, NowReport, type NowStrip } from "#proto/now/report.ts";
+import { isHeld, type NowLine, NowReport, type NowStrip } from "#proto/now/report.ts";
 import { createReport, type LiveReport } from "../api/live-report.tsx";
 import { decoded } from "../browser/decoded.ts";
 import { Button, CopyButton } from "../design/buttons.tsx";
@@ -261,7 +261,7 @@ const Line = (props: {
     <li
       id={props.of.key}
       aria-current={props.isNamed ? "true" : undefined}
-      data-taken={props.of.taken ? "" : undefined}
+      data-taken={isHeld(props.of) ? "" : undefined}
     >
       <div class="now-mark">
         <span class="state-mark" data-tone={isCritical() ? "crit" : "warn"}>
@@ -297,8 +297,12 @@ const Line = (props: {
 /** Who has taken a line, and the button that takes or releases it. */
 const Claim = (props: { of: NowLine; asOf: number; claims: Claims }) => {
   const { session, times } = usePageContext();
-  const change = () =>
-    props.of.taken ? void props.claims.release(props.of.taken) : props.claims.open(props.of);
+  const held = () => (isHeld(props.of) ? props.of.taken : null);
+  const change = () => {
+    const claim = held();
+    if (claim) void props.claims.release(claim);
+    else props.claims.open(props.of);
+  };
   return (
     <div class="now-claim">
       <Show when={props.of.taken}>
@@ -311,7 +315,7 @@ const Claim = (props: { of: NowLine; asOf: number; claims: Claims }) => {
         )}
       </Show>
       <Show when={session()?.scopes.includes("admin")}>
-        <Button onClick={change}>{props.of.taken ? "Release" : "Take"}</Button>
+        <Button onClick={change}>{held() ? "Release" : "Take"}</Button>
       </Show>
     </div>
   );

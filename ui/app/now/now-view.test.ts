@@ -4,6 +4,7 @@ import { preparedFleets } from "#scripts/screenshots/prepared-fleets.ts";
 import { nextLooks } from "./last-look.ts";
 import {
   ageText,
+  claimText,
   type EarlierLook,
   faceOf,
   firstSentence,
@@ -43,7 +44,7 @@ const since = (report: NowReport, count: number): EarlierLook => {
 
 const takenBy = (line: NowLine): NowLine => ({
   ...line,
-  taken: { id: line.key, by: "ada", at: "2026-01-15T03:12:00.000Z", note: null },
+  taken: { id: line.key, by: "ada", at: "2026-01-15T03:12:00.000Z", note: null, has_access: true },
 });
 
 it("V4: the first sentence counts what is new since the person last looked, and what others have taken", () => {
@@ -65,6 +66,12 @@ it("V4: the first sentence counts what is new since the person last looked, and 
   expect(firstSentence(all)).toBe("Nothing needs you. Three things are taken.");
   expect(words(3, all)).toBe("Nothing needs you. Three things are taken.");
   expect([faceOf(all)[1], tabTitle(all, false)]).toEqual(["info", "Now"]);
+  // Nobody works on a line whose person may not sign in any more.
+  const left = { ...first, taken: first.taken && { ...first.taken, has_access: false } };
+  expect(firstSentence({ ...three, lines: [left] })).toBe("One thing needs you.");
+  expect(left.taken && claimText(left.taken, () => "03:12")).toBe(
+    "ada (has no access any more), 03:12",
+  );
 });
 
 it("does not say that nothing needs anybody beside hosts that need attention as they did yesterday", () => {

@@ -1,4 +1,4 @@
-import type { NowLine, NowReport, NowStrip } from "#proto/now/report.ts";
+import { isHeld, type NowLine, type NowReport, type NowStrip } from "#proto/now/report.ts";
 import type { ShapeName } from "../design/icon.tsx";
 import {
   formatBytes,
@@ -23,14 +23,14 @@ const countOf = (count: number, one: string, many = `${one}s`) =>
 
 /** Returns how many lines nobody has taken. */
 export const untakenOf = ({ lines, lines_other }: NowReport): number =>
-  lines.filter(({ taken }) => taken === null).length + lines_other;
+  lines.filter((line) => !isHeld(line)).length + lines_other;
 
 /** Lines of a group beyond so many are folded. */
 export const unfoldedMax = 5;
 
 /** Groups lines that are of a kind, as urgent and as taken. */
 export const groupLines = (lines: readonly NowLine[]): Map<string, NowLine[]> =>
-  Map.groupBy(lines, ({ kind, severity, taken }) => `${kind} ${severity} ${taken !== null}`);
+  Map.groupBy(lines, (line) => `${line.kind} ${line.severity} ${isHeld(line)}`);
 
 /** Names folded lines: `35 more firing watches, 2 new`. */
 export const foldedWords = (lines: readonly NowLine[], earlier?: EarlierLook): string => {
@@ -48,9 +48,7 @@ export const faceOf = (report: NowReport): readonly [shape: ShapeName, tone: str
   if (untakenOf(report) > 0)
     return [
       "warning",
-      lines.some(({ taken, severity }) => taken === null && severity === "critical")
-        ? "crit"
-        : "warn",
+      lines.some((line) => !isHeld(line) && line.severity === "critical") ? "crit" : "warn",
     ];
   return lines.length > 0 || hosts === 0 || held_by ? ["info", "info"] : ["check", "ok"];
 };
@@ -73,7 +71,7 @@ const isQuiet = ({ strip }: NowReport): boolean =>
   !strip.some(({ name, present }) => name === "fleet" && present !== 0);
 
 const newWords = ({ lines }: NowReport, untaken: number, earlier?: EarlierLook) => {
-  const fresh = lines.filter((line) => line.taken === null && earlier?.isNew(line)).length;
+  const fresh = lines.filter((line) => !isHeld(line) && earlier?.isNew(line)).length;
   if (earlier === undefined || fresh === 0) return "";
   const words = countOf(fresh, "is new", "are new").toLowerCase();
   const which = fresh === untaken ? `${untaken === 1 ? "" : "all "}new` : words;
@@ -97,11 +95,14 @@ export const figureText = (figure: number | null, unit: NowStrip["unit"]): strin
   return unit === "bytes" ? formatBytes(figure) : formatCount(figure);
 };
 
-/** Returns who has taken a line: `ada@example.test, 03:12: network team is on it`. */
+/** Returns who has taken a line, and whether that still means something: `ada@example.test, 03:12: network team is on it`. */
 export const claimText = (
-  { by, at, note }: NonNullable<NowLine["taken"]>,
+  { by, at, note, has_access: hasAccess }: NonNullable<NowLine["taken"]>,
   timeText: (at: string) => string,
-): string => plainText(`${by}, ${timeText(at)}${note === null ? "" : `: ${note}`}`);
+): string => {
+  const who = `${by}${hasAccess ? "" : " (has no access any more)"}`;
+  return plainText(`${who}, ${timeText(at)}${note === null ? "" : `: ${note}`}`);
+};
 
 /** Returns the page as text, for the next person on call. */
 export const handoverText = (
