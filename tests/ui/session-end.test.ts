@@ -1,3 +1,4 @@
+import { sql } from "drizzle-orm";
 import type { BrowserContext, Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 import { type PersonName, people } from "#scripts/lab/people.ts";
@@ -29,11 +30,11 @@ const show = (page: Page) =>
   page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
 
 /** A browser whose pages' clock the test moves, with a session that has just begun. */
-const openContext = async () => {
+const openContext = async (person: PersonName = "auditor") => {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
   context.setDefaultTimeout(60_000);
   await context.clock.install();
-  await signIn(context, "auditor");
+  await signIn(context, person);
   return context;
 };
 const openView = async (path = view) => {
@@ -50,6 +51,12 @@ const pass = async (page: Page, ms: number) => {
 };
 const announced = (page: Page) => page.getByText("Your session ends soon");
 const ended = (page: Page) => page.getByText("Your session has ended: this page is old");
+/** Signs in anew, as a change that was refused asks for. */
+const confirm = async (page: Page) => {
+  await see(page, "The sign-in is too long ago for this");
+  await follow(page, "Sign in again");
+  await page.getByRole("button", { name: people.admin.email }).click();
+};
 const queryOf = (page: Page) => page.getByRole("combobox", { name: "Search and filter hosts" });
 const question = (page: Page) => page.getByRole("textbox", { name: "Question" });
 /** Returns the tab's `sessionStorage` as JSON. */
@@ -88,6 +95,37 @@ describe("a page near the end of its session", () => {
     await press(page, "Later");
     await expectCount(announced(page), 0);
   });
+});
+
+it("leads a change after more than 15 minutes through a new sign-in, back to its form with what was typed", async () => {
+  const watch = { name: "stale hosts", filter: "state:stale", receivers: [] };
+  await web.core.admin.post("/v1/collector/watches", watch);
+  await web.core.db.execute(
+    sql`update watch set is_firing = true, firing_since = now(), count = 1`,
+  );
+  const page = await (await openContext("admin")).newPage();
+  await page.goto(web.origin);
+  const take = page.getByRole("button", { name: "Take" });
+  await take.first().waitFor();
+  await pass(page, 901_000);
+  await take.first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Note").fill("network team is on it");
+  await press(dialog, "Take");
+  await confirm(page);
+  await press(dialog, "Take");
+  await see(page, /^ada@example\.test, \d\d:\d\d: network team is on it$/);
+  expect(new URL(page.url()).search).toBe("");
+  await pass(page, 901_000);
+  await press(page, "Release");
+  await see(page, "The sign-in is too long ago for this");
+  await page.goto(`${web.origin}/watches/new?state=stale`);
+  await page.getByLabel("Name").fill("racks of hall 2");
+  await press(page, "Create the watch");
+  await confirm(page);
+  expect(await page.getByLabel("Name").inputValue()).toBe("racks of hall 2");
+  await press(page, "Create the watch");
+  await waitForHeading(page, "racks of hall 2");
 });
 
 describe("a page whose session has ended", () => {

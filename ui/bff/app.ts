@@ -223,10 +223,10 @@ const createRoutes = (
     ["POST", "/oauth/device_authorization", limitAddress(clock, deviceLimit, tokens.device)],
     ["POST", "/oauth/token", tokens.token],
     ...proxiedRoutes.map(
-      ([method, path]): Route => [
+      ([method, path, needed = method === "GET" ? "any" : "recent"]): Route => [
         method,
         proxiedPath(path),
-        signedIn(createProxy({ sessions, core }, path)),
+        signedIn(createProxy({ sessions, core }, path), needed),
       ],
     ),
   ];

@@ -70,7 +70,7 @@ const messages: Readonly<
   },
   sign_in_not_fresh: {
     title: "You were not asked to sign in again",
-    text: "Letting a program in needs a fresh sign-in. Sign out at the identity provider, then try again.",
+    text: "This needs a new sign-in. Sign out at the identity provider, then try again.",
     needsSignIn: true,
   },
   signed_out: {
@@ -144,6 +144,7 @@ export const showLogin = (c: WebContext, options: LoginOptions) => {
   const query = new URLSearchParams({
     ...(returnTo === "/" ? {} : { return_to: returnTo }),
     ...(message?.offersAccounts ? { prompt: "select_account" } : {}),
+    ...(message?.needsSignIn ? { prompt: "login" } : {}),
   });
   const action = query.size === 0 ? "/api/auth/login" : `/api/auth/login?${query}`;
   const card = html`<h1>${product}</h1>

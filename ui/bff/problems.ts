@@ -26,7 +26,7 @@ export const webProblemCatalog = {
   ),
   unauthenticated: entry(401, "fix_request", "There is no session: sign in"),
   fresh_sign_in_required: entry(
-    401,
+    403,
     "fix_request",
     "The sign-in is too long ago for this: sign in again",
   ),

@@ -399,4 +399,26 @@ describe("a browser's request", () => {
     await web.clock.advance(1000);
     expect((await request("/whoami")).status).toBe(200);
   });
+
+  it("changes what others see or get only after a sign-in of the last 15 minutes", async () => {
+    const headers = { Cookie: (await web.sessionOf("admin")).header, Origin: web.origin, ...json };
+    const { asked, request } = webOver(empty);
+    const changes = proxiedRoutes.filter(([method]) => method !== "GET");
+    const codes = () =>
+      Promise.all(
+        changes.map(async ([method, path]) => {
+          const init = { method, headers, ...(method === "DELETE" ? {} : { body: "{}" }) };
+          return (await (await request(path.replaceAll(":id", id), init)).json()).code;
+        }),
+      );
+    await web.clock.advance(899_000);
+    expect(await codes()).toEqual(changes.map(() => undefined));
+    expect(asked.splice(0).length).toBe(changes.length);
+    await web.clock.advance(2_000);
+    const isOwn = changes.map(([, path]) => path.startsWith("/chat/"));
+    expect(await codes()).toEqual(isOwn.map((own) => (own ? undefined : "fresh_sign_in_required")));
+    expect(asked.length).toBe(4);
+    // The page's session goes on.
+    expect((await request("/whoami", { headers })).status).toBe(200);
+  });
 });

@@ -5,7 +5,7 @@ import { WebProblem } from "./problems.ts";
 import { bodyMediaTypeOf, readRequestBody } from "./read-request.ts";
 import type { WebContext } from "./request.ts";
 import type { Sessions } from "./session.ts";
-import { endSession, type SignedInHandler } from "./signed-in.ts";
+import { endSession, type NeededSignIn, type SignedInHandler } from "./signed-in.ts";
 
 /** A method of core that a browser reaches. */
 type ProxiedMethod = "GET" | "POST" | "PUT" | "DELETE";
@@ -13,12 +13,15 @@ type ProxiedMethod = "GET" | "POST" | "PUT" | "DELETE";
 const watch = "/collector/watches/:id";
 const conversation = "/chat/sessions/:id";
 
+type ProxiedRoute = readonly [method: ProxiedMethod, path: string, needed?: NeededSignIn];
+
 /**
  * The routes of core that a browser reaches under `/api/core`: all that operators may read, the request for a host's diagnostics, and the
- * changes of watches, claims and conversations. Every other path is 404.
+ * changes of watches, claims and conversations. Every other path is 404. A change needs a recent sign-in, except of a person's own
+ * conversations.
  */
-export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: string])[] = [
-  ...readableRoutes.map((path): [ProxiedMethod, string] => ["GET", path]),
+export const proxiedRoutes: readonly ProxiedRoute[] = [
+  ...readableRoutes.map((path): ProxiedRoute => ["GET", path]),
   ["POST", "/collector/hosts/:id/diags"],
   ["POST", "/collector/watches"],
   ["PUT", watch],
@@ -27,10 +30,10 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["POST", `${watch}/test`],
   ["POST", "/now/claims"],
   ["DELETE", "/now/claims/:id"],
-  ["POST", "/chat/sessions"],
-  ["PUT", conversation],
-  ["DELETE", conversation],
-  ["POST", `${conversation}/messages`],
+  ["POST", "/chat/sessions", "any"],
+  ["PUT", conversation, "any"],
+  ["DELETE", conversation, "any"],
+  ["POST", `${conversation}/messages`, "any"],
 ];
 
 const uuid = "[0-9A-Fa-f-]{36}";

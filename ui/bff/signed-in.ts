@@ -7,6 +7,7 @@ import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
 import type { Handler, WebContext } from "./request.ts";
 import type { Sessions, WebSession } from "./session.ts";
+import { changeSeconds, isFresh } from "./sign-in/fresh-sign-in.ts";
 import type { Web } from "./web.ts";
 
 /** Answers one request of a person with a session. */
@@ -16,24 +17,34 @@ export type SignedInHandler = (c: WebContext, session: WebSession) => Promise<Re
 const requestsPerSecond = 20;
 const requestsBurst = 200;
 
-/** Admits requests with a session: 401 `unauthenticated` without one, 429 `rate_limited` over the person's limit. */
+/** The sign-in that a route needs: within the last `changeSeconds`, or that of any valid session. */
+export type NeededSignIn = "recent" | "any";
+
+/**
+ * Admits requests with a session: 401 `unauthenticated` without one, 429 `rate_limited` over the person's limit, 403
+ * `fresh_sign_in_required` if the route needs a recent sign-in and this one's is older.
+ */
 export const createSignedIn = (
   clock: Web["clock"],
   sessions: Sessions,
-): ((handle: SignedInHandler) => Handler) => {
+): ((handle: SignedInHandler, needed?: NeededSignIn) => Handler) => {
   const buckets = createTokenBuckets({ burst: requestsBurst, perSecond: requestsPerSecond, clock });
-  return (handle) => async (c) => {
-    const state = await sessions.read(c.req.header("cookie"));
-    if (state.kind !== "valid")
-      throw new WebProblem(
-        "unauthenticated",
-        state.kind === "expired" ? { detail: "The session has expired" } : {},
-      );
-    const { userId } = state.session;
-    if (!buckets.take(userId))
-      throw new WebProblem("rate_limited", { retryAfterSeconds: buckets.waitMs(userId) / 1000 });
-    return handle(c, state.session);
-  };
+  return (handle, needed = "any") =>
+    async (c) => {
+      const state = await sessions.read(c.req.header("cookie"));
+      if (state.kind !== "valid")
+        throw new WebProblem(
+          "unauthenticated",
+          state.kind === "expired" ? { detail: "The session has expired" } : {},
+        );
+      const { userId } = state.session;
+      if (!buckets.take(userId))
+        throw new WebProblem("rate_limited", { retryAfterSeconds: buckets.waitMs(userId) / 1000 });
+      const recently = { now: clock.now(), seconds: changeSeconds };
+      if (needed === "recent" && !isFresh(state.session, recently))
+        throw new WebProblem("fresh_sign_in_required");
+      return handle(c, state.session);
+    };
 };
 
 /** Ends the session and returns the 401 to throw: core no longer accepts the person (A3). */

@@ -1,3 +1,4 @@
+import { useLocation } from "@solidjs/router";
 import {
   type Accessor,
   type Component,
@@ -95,7 +96,30 @@ export const Freshness = (props: {
   );
 };
 
-/** Why a request failed, and its id. */
+/**
+ * A link that signs in again in this tab, and returns to this view with its query; with `prompt: "login"` the identity provider
+ * authenticates the person anew.
+ */
+export const SignInAgain = (props: { prompt?: "login" }) => {
+  const location = useLocation();
+  const query = () =>
+    new URLSearchParams({ return_to: location.pathname + location.search, ...props });
+  return (
+    <a class="button button-primary" href={`/api/auth/login?${query()}`} rel="external">
+      Sign in again
+    </a>
+  );
+};
+
+/** The same link, if the server refused a change because the sign-in is too long ago. */
+export const SignInIfOld = (props: { problem: ApiProblem }) => (
+  <Show when={props.problem.code === "fresh_sign_in_required"}>
+    {" "}
+    Text that you typed is kept. <SignInAgain prompt="login" />
+  </Show>
+);
+
+/** Why a request failed, and its id; what to do if a new sign-in is. */
 export const Why = (props: { problem: ApiProblem }) => (
   <>
     {plainText(props.problem.message)}.
@@ -115,6 +139,7 @@ export const Why = (props: { problem: ApiProblem }) => (
         </>
       )}
     </Show>
+    <SignInIfOld problem={props.problem} />
   </>
 );
 

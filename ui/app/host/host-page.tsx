@@ -13,7 +13,15 @@ import { HostHours } from "../completeness/host-hours.tsx";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks, type RecordColumns, RecordTable } from "../design/records.tsx";
-import { List, Loaded, LoadFailure, Loading, Notice, Section } from "../design/report-parts.tsx";
+import {
+  List,
+  Loaded,
+  LoadFailure,
+  Loading,
+  Notice,
+  Section,
+  Why,
+} from "../design/report-parts.tsx";
 import { WithCode } from "../design/with-code.tsx";
 import { HostName, Reasons, Reported } from "../fleet/drawer/detail.tsx";
 import { formatUntil, plainText, shortened } from "../format/format.ts";
@@ -305,7 +313,13 @@ const Diagnostics = (props: { id: string }) => {
         <Button onClick={() => void request()}>Fetch diagnostics</Button>
       </p>
       <div role="status">
-        <Show when={problem()}>{(known) => <p>{known().message}</p>}</Show>
+        <Show when={problem()}>
+          {(known) => (
+            <p>
+              <Why problem={known()} />
+            </p>
+          )}
+        </Show>
         <Show when={asked()} keyed>
           {(diag) => <Answer path={`${path()}/${diag.id}`} />}
         </Show>

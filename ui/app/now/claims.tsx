@@ -1,4 +1,5 @@
-import { createSignal, Show } from "solid-js";
+import { useLocation, useNavigate } from "@solidjs/router";
+import { createMemo, createSignal, Show } from "solid-js";
 import type { NowLine } from "#proto/now/report.ts";
 import { type ApiProblem, caughtProblem } from "../api/api-client.ts";
 import { keepText, readKeptText } from "../browser/kept-text.ts";
@@ -12,17 +13,35 @@ const claimsPath = "/api/core/now/claims";
 /** Takes and releases lines. */
 export type Claims = ReturnType<typeof createClaims>;
 
-/** Creates what takes and releases lines; `onChange` is called after each change. */
-export const createClaims = (onChange: () => void) => {
-  const { api } = usePageContext();
-  const [taking, setTaking] = createSignal<NowLine>();
+/**
+ * Creates what takes and releases lines; `onChange` is called after each change. The address names the line whose dialog is open, so that it
+ * outlives a new sign-in.
+ */
+export const createClaims = (lines: () => readonly NowLine[], onChange: () => void) => {
+  const { api, session } = usePageContext();
+  const location = useLocation();
+  const navigate = useNavigate();
+  const taking = createMemo<NowLine | undefined>((before) => {
+    const key = location.query.take;
+    // What the dialog says stays while somebody types.
+    if (before?.key === key) return before;
+    return session()?.scopes.includes("admin")
+      ? lines().find((line) => line.key === key)
+      : undefined;
+  });
+  /** Opens the dialog of a line; closes it without one. */
+  const open = (line?: NowLine) => {
+    setProblem(undefined);
+    const query = line ? `?${new URLSearchParams({ take: line.key })}` : "";
+    navigate(`/${query}${location.hash}`, { replace: true, scroll: false });
+  };
   const [problem, setProblem] = createSignal<ApiProblem>();
   const change = async (...request: Parameters<typeof api.send>): Promise<void> => {
     setProblem(undefined);
     try {
       await api.send(...request);
       keepText("note", "", "");
-      setTaking(undefined);
+      if (taking()) open();
     } catch (failure) {
       setProblem(caughtProblem(failure));
     }
@@ -33,11 +52,7 @@ export const createClaims = (onChange: () => void) => {
     taking,
     /** Why the last change was not made. */
     problem,
-    /** Opens the dialog of a line; closes it without one. */
-    open: (line?: NowLine) => {
-      setProblem(undefined);
-      setTaking(line);
-    },
+    open,
     take: (key: string, note: string) =>
       change(claimsPath, { method: "POST", body: { key, note: note.trim() || null } }),
     release: ({ id }: NonNullable<NowLine["taken"]>) =>

@@ -50,7 +50,7 @@ export const Needs = () => {
     inBackground: true,
   });
   const earlier = createEarlierLook(report);
-  const claims = createClaims(report.refresh);
+  const claims = createClaims(() => report.value()?.lines ?? [], report.refresh);
   createPageTitle(() => tabTitle(report.value(), report.phase() === "stale"));
   return (
     <>

@@ -1,4 +1,3 @@
-import { useLocation } from "@solidjs/router";
 import { createSignal, type JSX, Match, Show, Switch } from "solid-js";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { useShownReports } from "../api/live-report.tsx";
@@ -10,24 +9,13 @@ import {
   LoadFailure,
   Notice,
   ReloadIfUnreadable,
+  SignInAgain,
 } from "../design/report-parts.tsx";
 import { formatDuration } from "../format/format.ts";
 import { usePageContext } from "./page-context.tsx";
 
 /** The end of a session is announced this long before. */
 const announceSeconds = 300;
-
-/** A link that signs in again in this tab, and returns to this view with its query. */
-const SignInAgain = () => {
-  const location = useLocation();
-  const path = () =>
-    `/api/auth/login?${new URLSearchParams({ return_to: location.pathname + location.search })}`;
-  return (
-    <a class="button button-primary" href={path()} rel="external">
-      Sign in again
-    </a>
-  );
-};
 
 /** Announces the end of the session five minutes before, and reports it once it has come, over a page that keeps what it shows. */
 export const SessionEnd = () => {

@@ -11,7 +11,7 @@ import { createReport, neverMs } from "../api/live-report.tsx";
 import { keepTyped } from "../browser/keep-typed.ts";
 import { StateMark } from "../design/icon.tsx";
 import { Chips } from "../design/records.tsx";
-import { Loaded, Section } from "../design/report-parts.tsx";
+import { Loaded, Section, SignInIfOld } from "../design/report-parts.tsx";
 import {
   aboutPath,
   defaultView,
@@ -210,6 +210,9 @@ const WatchForm = (props: {
           <div class="banner" role="alert">
             <strong>Nothing was saved</strong>
             <For each={faultsOf(known())}>{(fault) => <p>{plainText(fault)}</p>}</For>
+            <p>
+              <SignInIfOld problem={known()} />
+            </p>
           </div>
         )}
       </Show>

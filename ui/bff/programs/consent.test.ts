@@ -17,8 +17,8 @@ beforeEach(async () => {
 const asked = consentPath();
 
 /** Signs in, from the page `returnTo`. Returns the address that the provider received, and where web then redirects to. */
-const signIn = async (agent: UserAgent, returnTo = asked) => {
-  const query = new URLSearchParams({ return_to: returnTo });
+const signIn = async (agent: UserAgent, returnTo = asked, prompt = "") => {
+  const query = new URLSearchParams({ return_to: returnTo, prompt });
   const begun = await begin(agent, `?${query}`);
   const { headers } = await agent.fetch(begun.back.href);
   return { asked: begun.asked, location: headers.get("location") };
@@ -137,18 +137,19 @@ describe("the consent of a person", () => {
       headers: { Origin: origin, Cookie: agent.cookieHeader(origin), "Sec-Fetch-Mode": "navigate" },
     });
     const text = await refused.text();
-    expect([refused.status, refused.headers.get("location")]).toEqual([401, null]);
+    expect([refused.status, refused.headers.get("location")]).toEqual([403, null]);
     expect(text).toContain("Confirm that it is you");
     const back = /<a [^>]*href="([^"]+)">Sign in</.exec(text)?.[1]?.replaceAll("&amp;", "&") ?? "";
     expect(new URL(back, origin).searchParams.get("return_to")).toBe(asked);
     expect((await open(agent, "/device")).status).toBe(200);
   });
 
-  it("is asked for after the provider was asked for a fresh sign-in, and for no other page", async () => {
+  it("is asked for after the provider was asked for a fresh sign-in, as a page's form may be", async () => {
     const agent = createUserAgent();
     for (const path of [asked, "/device", "/device?user_code=a"])
       expect((await signIn(agent, path)).asked.get("max_age")).toBe("60");
     expect((await signIn(agent, "/fleet")).asked.get("max_age")).toBeNull();
+    expect((await signIn(agent, "/fleet", "login")).asked.get("max_age")).toBe("60");
   });
 
   it("counts from when the provider authenticated the person, if it says", async () => {
@@ -165,6 +166,11 @@ describe("the consent of a person", () => {
       reason_code: "sign_in_not_fresh",
       target: { id: people.admin.userId },
     });
+    const { location } = await signIn(agent, "/?take=a", "login");
+    expect(location).toMatch(/^\/login\?reason=sign_in_not_fresh&id=.*&return_to=%2F%3Ftake%3Da$/);
+    expect(await (await open(agent, location ?? "")).text()).toContain(
+      "/api/auth/login?return_to=%2F%3Ftake%3Da&amp;prompt=login",
+    );
     expect((await signIn(agent, "/fleet")).location).toBe("/fleet");
     expect((await open(agent)).status).toBe(302);
     provider.tampering = { claims: { auth_time: seconds() + 86_400 } };

@@ -12,7 +12,7 @@ import { WebProblem } from "../problems.ts";
 import { queryOf, readForm } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
 import type { Sessions } from "../session.ts";
-import { authorizePath, devicePath, isFresh } from "../sign-in/fresh-sign-in.ts";
+import { authorizePath, devicePath, freshSeconds, isFresh } from "../sign-in/fresh-sign-in.ts";
 import { localPath } from "../sign-in/local-path.ts";
 import { loginPath } from "../sign-in/routes.ts";
 import { endSession } from "../signed-in.ts";
@@ -105,7 +105,7 @@ interface ConsentRoutes {
 }
 
 /**
- * Creates an `AskPerson`. A POST without a session throws 401 `unauthenticated`, and one after an older sign-in 401 `fresh_sign_in_required`:
+ * Creates an `AskPerson`. A POST without a session throws 401 `unauthenticated`, and one after an older sign-in 403 `fresh_sign_in_required`:
  * a redirect must not repeat its decision.
  */
 export const createAskPerson =
@@ -126,7 +126,8 @@ export const createAskPerson =
     const state = await sessions.read(c.req.header("cookie"));
     if (state.kind !== "valid") return toSignIn("unauthenticated");
     const { session } = state;
-    if (needsFresh && !isFresh(session, clock.now())) return toSignIn("fresh_sign_in_required");
+    if (needsFresh && !isFresh(session, { now: clock.now(), seconds: freshSeconds }))
+      return toSignIn("fresh_sign_in_required");
     const requestId = c.get("requestId");
     const person = await core.whoami(session, requestId);
     if (person === null)

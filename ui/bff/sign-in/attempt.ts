@@ -19,6 +19,8 @@ export interface Attempt {
   codeVerifier: string;
   /** A path of this origin. */
   returnTo: string;
+  /** Whether the provider was asked to authenticate the person again. */
+  isFresh: boolean;
 }
 
 const ttlSeconds = 600;
@@ -29,6 +31,7 @@ const Claims = v.object({
   nonce: v.string(),
   verifier: v.string(),
   return_to: v.string(),
+  fresh: v.optional(v.boolean(), false),
 });
 
 const prefix = "svc_sign_in_";
@@ -64,17 +67,17 @@ export const createAttempts = (web: Pick<Web, "config" | "clock" | "entropy">) =
 
   return {
     /** Starts an attempt. Returns the `Set-Cookie` headers that store it and clear the oldest of a browser that has too many. */
-    begin: async (returnTo: string, cookieHeader: string | undefined) => {
+    begin: async (returnTo: string, cookieHeader: string | undefined, isFresh = false) => {
       const state = randomToken(entropy);
       const nonce = randomToken(entropy);
       const codeVerifier = randomToken(entropy);
-      const claims = { state, nonce, verifier: codeVerifier, return_to: returnTo };
+      const claims = { state, nonce, verifier: codeVerifier, return_to: returnTo, fresh: isFresh };
       const pieces = piecesOf(await tokens.sign(claims, ttlSeconds));
       const stored = cookiesOf(idOf(state)).map((cookie, index) => cookie.set(pieces[index] ?? ""));
       const ids = idsIn(cookieHeader);
       const tooMany = ids.slice(0, Math.max(0, ids.length + 1 - attemptsMax));
       return {
-        attempt: { state, nonce, codeVerifier, returnTo },
+        attempt: { state, nonce, codeVerifier, returnTo, isFresh },
         cookies: [...stored, ...tooMany.flatMap(clear)],
       };
     },
@@ -87,8 +90,8 @@ export const createAttempts = (web: Pick<Web, "config" | "clock" | "entropy">) =
       const pieces = cookiesOf(idOf(state)).map((cookie) => cookie.read(cookieHeader));
       const claims = await tokens.read(pieces.join("."));
       if (claims === null) return null;
-      const { state: own, nonce, verifier, return_to } = claims;
-      return { state: own, nonce, codeVerifier: verifier, returnTo: return_to };
+      const { state: own, nonce, verifier, return_to, fresh } = claims;
+      return { state: own, nonce, codeVerifier: verifier, returnTo: return_to, isFresh: fresh };
     },
     /** Returns the `Set-Cookie` headers that clear the attempt of this `state`, and no other. */
     end: (state: string | null): string[] => (isState(state) ? clear(idOf(state)) : []),

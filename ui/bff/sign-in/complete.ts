@@ -2,7 +2,7 @@ import { addressKey } from "#kit/address.ts";
 import type { Web } from "../web.ts";
 import type { Attempt } from "./attempt.ts";
 import { type AuthorizationCode, CodeRejected } from "./authorization-code.ts";
-import { freshSeconds, needsFreshSignIn } from "./fresh-sign-in.ts";
+import { freshSeconds } from "./fresh-sign-in.ts";
 import { findPersonBySubject } from "./people.ts";
 import { type Authenticated, type Provider, ProviderUnavailable } from "./provider.ts";
 import { providerErrors, SignInRefusal } from "./refusal.ts";
@@ -46,7 +46,7 @@ export const createGate =
     const { userId, displayName, status } = person;
     if (status !== "active") throw new SignInRefusal(status, { person: { userId, subject } });
     const isOld = authenticationAgeSeconds !== null && authenticationAgeSeconds > freshSeconds;
-    if (isOld && attempt !== null && needsFreshSignIn(attempt.returnTo))
+    if (isOld && attempt?.isFresh)
       throw new SignInRefusal("sign_in_not_fresh", { person: { userId, subject } });
     return { userId, displayName, authenticationAgeSeconds, providerSessionId, idToken };
   };

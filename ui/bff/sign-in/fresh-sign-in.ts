@@ -7,6 +7,8 @@ export const devicePath = "/device";
 
 /** How long after a sign-in a person may let a program in. Somebody with only a copy of the cookie cannot sign in. */
 export const freshSeconds = 300;
+/** How long after a sign-in a person may change something on the page: an incident takes some minutes. */
+export const changeSeconds = 900;
 /** The `max_age` that web requests from the provider; the rest of `freshSeconds` is time to read the page. */
 export const maxAgeSeconds = 60;
 
@@ -14,6 +16,8 @@ export const maxAgeSeconds = 60;
 export const needsFreshSignIn = (returnTo: string): boolean =>
   [authorizePath, devicePath].includes(new URL(returnTo, "http://local.invalid").pathname);
 
-/** Reports whether the sign-in of a session is recent enough at `now`, in milliseconds, to let a program in. */
-export const isFresh = ({ authenticatedAt }: WebSession, now: number): boolean =>
-  now / 1000 - authenticatedAt <= freshSeconds;
+/** Reports whether the person of a session signed in within the last `seconds` before `now`, in milliseconds. */
+export const isFresh = (
+  { authenticatedAt }: WebSession,
+  { now, seconds }: { now: number; seconds: number },
+): boolean => now / 1000 - authenticatedAt <= seconds;

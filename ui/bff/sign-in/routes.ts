@@ -60,14 +60,18 @@ export const createSignIn = (web: Web, { sessions, core, isStopping }: SignInPar
   };
 
   return {
-    /** `GET /api/auth/login?return_to=&prompt=`: redirects to the provider; with `prompt=select_account` the person can change accounts. */
+    /**
+     * `GET /api/auth/login?return_to=&prompt=`: redirects to the provider. With `prompt=select_account` the person can change accounts; with
+     * `prompt=login`, or for a page that lets a program in, the provider authenticates them again.
+     */
     begin: async (c: WebContext) => {
       const query = queryOf(c);
       const returnTo = localPath(query.get("return_to") ?? undefined);
       try {
         const { authorizationEndpoint, prompts: supported } = await provider.metadata();
-        const isFresh = needsFreshSignIn(returnTo);
-        const isOtherAccount = query.get("prompt") === "select_account";
+        const prompt = query.get("prompt");
+        const isFresh = prompt === "login" || needsFreshSignIn(returnTo);
+        const isOtherAccount = prompt === "select_account";
         const isChoice = isOtherAccount && supported.includes("select_account");
         // Keycloak has no select_account: `login` lets a person choose an account as well.
         const wanted = {
@@ -77,7 +81,8 @@ export const createSignIn = (web: Web, { sessions, core, isStopping }: SignInPar
         const prompts = (["login", "select_account"] as const).filter(
           (name) => wanted[name] && supported.includes(name),
         );
-        const { attempt, cookies } = await attempts.begin(returnTo, c.req.header("cookie"));
+        const cookieHeader = c.req.header("cookie");
+        const { attempt, cookies } = await attempts.begin(returnTo, cookieHeader, isFresh);
         setCookies(c, cookies);
         return c.redirect(
           flow.url(authorizationEndpoint, attempt, {
