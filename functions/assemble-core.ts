@@ -1,6 +1,7 @@
 import { untraced } from "#kit/tracing/tracer.ts";
 import type { Core } from "./core.ts";
 import { unobserved } from "./counted-metrics.ts";
+import { createNodeObjectReader } from "./node/ingest/read-objects.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { createNewestCaBundles } from "./store/system/ca-bundles.ts";
@@ -21,6 +22,7 @@ export const assembleCore = (parts: Pick<Core, OwnParts> & Partial<Core>): Core 
     observe: unobserved,
     tracer: untraced,
     codec: zstdCodec,
+    objects: createNodeObjectReader(db),
     signer: null,
     watches: config.watches,
     chat: null,

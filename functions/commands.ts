@@ -20,15 +20,18 @@ import {
   switchOption,
   textOption,
 } from "./node/command-line.ts";
+import { createNodeObjectReader } from "./node/ingest/read-objects.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { Problem } from "./problems.ts";
 import type { RangeBlock } from "./store/completeness/range-blocks.ts";
 import type { Database } from "./store/database/database.ts";
 import {
+  BlockCorrupt,
   blockEncodings,
   type DamagedBlock,
   describeDamage,
+  joinDigest,
 } from "./store/ingest/stored-envelope.ts";
 import { dropTelemetryTable, TableRefused } from "./store/ingest/telemetry-table.ts";
 
@@ -154,7 +157,9 @@ const copyToTable = async (core: MigratedCore, request: CopyRequest) => {
     process.stderr.write(`a stored block is damaged: ${describeDamage(block)}\n`);
   };
   const copy = { ...request, onDamaged };
-  const envelopes = await copyTelemetry({ ...core, codec: zstdCodec }, copy, operatorName());
+  const objects = createNodeObjectReader(core.db);
+  const readers = { ...core, codec: zstdCodec, objects };
+  const envelopes = await copyTelemetry(readers, copy, operatorName());
   printResult({ table: request.table, envelopes, damaged_blocks: damaged });
   return damaged > 0 ? 1 : 0;
 };
@@ -198,7 +203,7 @@ const exportCompleteness = async (db: Database, args: readonly string[]): Promis
   if (order === null) return printUsage(statementUsage);
   const { blocks, ...statement } = order;
   if (blocks !== undefined) await mkdir(blocks, { recursive: true, mode: 0o700 });
-  const onBlock = blocks === undefined ? undefined : blockWriter(blocks);
+  const onBlock = blocks === undefined ? undefined : blockWriter(db, blocks);
   const parts = exportStatement({ db, codec: zstdCodec }, { ...statement, onBlock });
   try {
     await pipeline(Readable.from(parts), process.stdout, { end: false });
@@ -212,13 +217,23 @@ const exportCompleteness = async (db: Database, args: readonly string[]): Promis
   }
 };
 
-/** Creates the function that writes blocks to files of a directory. */
-const blockWriter =
-  (directory: string) =>
-  async (queueId: Uint8Array, block: RangeBlock): Promise<void> => {
-    const name = blockFileName(queueId, block, block.encoding === blockEncodings.zstd);
-    await writeFile(join(directory, name), block.data, { mode: 0o600 });
+/** Creates the function that writes blocks to files of a directory. The file of a damaged one is missing. */
+const blockWriter = (db: Database, directory: string) => {
+  const objects = createNodeObjectReader(db);
+  return async (queueId: Uint8Array, block: RangeBlock): Promise<void> => {
+    const stored = { ...block, digest: joinDigest(block) };
+    const [read = stored] = await objects.withData([stored]);
+    if (read instanceof BlockCorrupt) {
+      const range = `${block.firstSequence} to ${block.lastSequence}`;
+      process.stderr.write(
+        `the block ${range} of queue ${queueId.toHex()} is damaged: ${read.message}\n`,
+      );
+      return;
+    }
+    const name = blockFileName(queueId, block, read.encoding === blockEncodings.zstd);
+    await writeFile(join(directory, name), read.data, { mode: 0o600 });
   };
+};
 
 const statementOptions = {
   host: textOption,

@@ -15,6 +15,7 @@ import type { Database } from "./store/database/database.ts";
 import type { FleetColumns } from "./store/fleet/columns/fleet-columns.ts";
 import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
 import type { PastColumns } from "./store/fleet/past/past-columns.ts";
+import type { ObjectReader } from "./store/ingest/object-data.ts";
 import type { BlockCodec } from "./store/ingest/stored-envelope.ts";
 import type { NewestCaBundles } from "./store/system/ca-bundles.ts";
 
@@ -51,6 +52,8 @@ export interface Core {
   cryptography: Cryptography;
   /** Decompresses the blocks of telemetry and other compressed data. */
   codec: BlockCodec;
+  /** Reads blocks of telemetry whose data are in an object store. */
+  objects: ObjectReader;
   /** Null without a configured enrollment signer; the routes for collectors do not exist then. */
   signer: Signer | null;
   /** Verifies client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; trusts none without a signer. */

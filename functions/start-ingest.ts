@@ -19,6 +19,7 @@ import {
 import type { DatabaseClock } from "./jobs/database-clock.ts";
 import { abandonedCopiesIntervalMs, createCopyCleanup } from "./jobs/end-abandoned-copies.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
+import { objectSweepMs, sweepObjects } from "./jobs/sweep-objects.ts";
 import type { CoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
 import type { TlsMaterial } from "./node/follow-files.ts";
@@ -99,6 +100,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
       ["budgets", budgetIntervalMs, createBudgetFollower(jobsCore, held)],
       ["ingest partitions", partitionIntervalMs, keepPartitions],
       ["abandoned copies", abandonedCopiesIntervalMs, createCopyCleanup(jobsCore)],
+      ["objects", objectSweepMs, () => sweepObjects(jobsCore)],
     ]),
   ];
   return {

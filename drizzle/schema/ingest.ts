@@ -117,5 +117,40 @@ export const ingestSink = singleRowTable("ingest_sink", {
   changedAt: nullable.timestamp(),
 });
 
+/** The object stores that blocks are in: readers find each where it was, whatever core uses now. */
+export const ingestStore = table("ingest_store", {
+  id: integer().primaryKey().generatedAlwaysAsIdentity(),
+  /** As `SVC_INGEST_STORE` names it. */
+  location: text().unique(),
+});
+
+/**
+ * The objects that core has drawn names for. A row without an object is a name that is not used yet; an object without a row is one that an
+ * earlier state of this database does not know.
+ */
+export const ingestObject = table(
+  "ingest_object",
+  {
+    id: counter().generatedAlwaysAsIdentity(),
+    /** Random: a restored database draws ids again. */
+    nonce: bytea(),
+    storeId: integer(),
+    /** 0: drawn, 1: stored, with blocks that name it, 2: to be deleted. */
+    state: integer(),
+    /** By the database's clock. */
+    changedAt: timestamp(),
+    /** When its last block was received; null until it is stored. */
+    receivedAt: nullable.timestamp(),
+    bytes: nullable.counter(),
+  },
+  (columns) => [
+    primaryKey({ columns: [columns.id, columns.nonce] }),
+    index("ingest_object_open")
+      .on(columns.state, columns.changedAt)
+      .where(sql`${columns.state} <> 1`),
+    index("ingest_object_received").on(columns.receivedAt).where(sql`${columns.state} = 1`),
+  ],
+);
+
 // The telemetry is partitioned, which drizzle-kit cannot express: drizzle/sql/ingest-block.sql, and ingest-envelope.sql for what versions
 // before blocks have stored.

@@ -43,6 +43,7 @@ import {
   directoryVariables,
 } from "./directory-config.ts";
 import { natsFaults, natsVariables, natsWarnings, sinkConfigOf } from "./nats-config.ts";
+import { storeConfigOf, storeVariables } from "./store-config.ts";
 import { watchVariables } from "./watch-config.ts";
 import { workloadVariables } from "./workload-config.ts";
 
@@ -231,6 +232,7 @@ export const coreVariables = {
    * it behind a proxy that hides the hosts' addresses ([scale](scale.md#after-an-outage))
    */
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
+  ...storeVariables,
   ...natsVariables,
   ...signerVariables,
   ...completenessVariables,
@@ -340,6 +342,7 @@ const ingestConfigOf = (values: CoreValues) =>
         /** TLS handshakes that a remote address may start in a second. */
         handshakesOfAddress: values.SVC_INGEST_HANDSHAKES_PER_ADDRESS,
         sink: sinkConfigOf(values),
+        store: storeConfigOf(values),
       }
     : null;
 

@@ -5,6 +5,7 @@ import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 import { restoreBaseBackup, takeBaseBackup } from "#tests/support/database/base-backup.ts";
 import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { openDatabaseSocket } from "../node/database/database-servers.ts";
+import { createNodeObjectReader } from "../node/ingest/read-objects.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database/database.ts";
@@ -51,6 +52,7 @@ it.each([
       const source = createPostgresSource({
         onDamaged: () => undefined,
         codec: zstdCodec,
+        objects: createNodeObjectReader(db),
         db,
         lease: acquired.lease,
         clock: clock,

@@ -6,6 +6,7 @@ import type { Log } from "#kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { NamedServers } from "../node/database/database-servers.ts";
 import type { NatsFiles } from "../node/ingest/connect-nats.ts";
+import { createNodeObjectReader } from "../node/ingest/read-objects.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { Database } from "../store/database/database.ts";
 import { serverCheck } from "../store/database/identity.ts";
@@ -18,8 +19,14 @@ import {
   PositionOfOtherSink,
   readHorizon,
 } from "../store/export/positions.ts";
-import { type ReadEnvelopes, readEnvelopes, readerSetup } from "../store/export/read-envelopes.ts";
+import {
+  type ReadEnvelopes,
+  readEnvelopes,
+  readerSetup,
+  readObjects,
+} from "../store/export/read-envelopes.ts";
 import { destroyClient, limitSilence, openCopyClient } from "../store/ingest/copy-transaction.ts";
+import type { ObjectReader } from "../store/ingest/object-data.ts";
 import {
   type BlockCodec,
   type DamagedBlock,
@@ -56,6 +63,7 @@ interface PostgresSourceOptions {
   /** The size of a chunk that the source aims at. */
   chunkBytes: number;
   codec: Pick<BlockCodec, "decompress">;
+  objects: Pick<ObjectReader, "withData">;
   /** Called for each damaged block, whose envelopes are counted as lost. */
   onDamaged(block: DamagedBlock): void;
   /** A server that sends nothing for so long while it is read is unreachable. */
@@ -97,8 +105,9 @@ export const createPostgresSource = (options: PostgresSourceOptions): ExportSour
         options.silenceMs,
         readEnvelopes(client, { from, to, bytesMax }, options.codec),
       );
-      if (read === null) disconnect();
-      return read;
+      if (read !== null) return await readObjects(read, options.codec, options.objects);
+      disconnect();
+      return null;
     } catch (cause) {
       disconnect();
       throw cause;
@@ -207,6 +216,7 @@ export const createSources = async (
           chunkBytes,
           silenceMs,
           codec: zstdCodec,
+          objects: createNodeObjectReader(db),
           connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
           disconnect: destroyClient,
           onDamaged: (block) =>

@@ -3,6 +3,7 @@ import { startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
 import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
+import { createNodeObjectReader } from "../node/ingest/read-objects.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { findExportLags } from "../store/export/lag.ts";
@@ -55,6 +56,7 @@ const openSource = async ({
   if (lease === null) throw new Error("another process has the lease");
   const source = createPostgresSource({
     codec: zstdCodec,
+    objects: createNodeObjectReader(connection.db),
     db: connection.db,
     connect: () => openCopyClient(url, readerSetup),
     disconnect: destroyClient,

@@ -14,6 +14,9 @@
  *   disk can finish them. The late batch may still commit: collectors send its frames again, and the cursor rejects those that are stored.
  * - Frames that go back to `waiting` go before every later frame of their queue; batches with later ones go back first.
  * - The committer has no bound of its own: the caller's byte budget bounds what is pending.
+ *
+ * With an object store, which takes longer for an object than the database for its rows, batches are larger: one begins when enough bytes
+ * wait, or the oldest frame has waited for `objectPace.waitMs`. More of them run at once.
  */
 
 import { LRUCache } from "lru-cache";
@@ -58,11 +61,10 @@ export interface CommitterOptions {
   clock: Clock;
   codec: CommitNeeds["codec"];
   hasStoredDigests?: CommitNeeds["hasStoredDigests"];
+  objects?: CommitNeeds["objects"];
   observe: CommitObserver;
-  /** Batches that run at once: two, so that one fills while the other is flushed to disk. */
-  connections?: number;
-  /** A batch that takes longer loses its connection (D3: a server that is stopped, but not down). */
-  batchTimeoutMs?: number;
+  connections?: Pace["connections"];
+  batchTimeoutMs?: Pace["timeoutMs"];
   batchBytesMax?: number;
 }
 
@@ -78,24 +80,52 @@ type CommitterState =
   | { name: "failing"; probe: AbortController }
   | { name: "closing"; drained(): void };
 
+/** When batches begin and when they are late. */
+interface Pace {
+  /** How long frames wait for others; 0: until a batch may begin. */
+  waitMs: number;
+  /** From here on another batch is worth its transaction, or its object. */
+  parallelBytesMin: number;
+  connections: number;
+  /** From here on a batch counts as slow. */
+  slowAfterMs: number;
+  /** From here on a batch counts as stuck: no other waits for it. */
+  stuckAfterMs: number;
+  /** A batch that takes longer loses its connection (D3: a server that is stopped, but not down). */
+  timeoutMs: number;
+}
+
+/** Two batches run at once, so that one fills while the other is flushed to disk. */
+const rowPace: Pace = {
+  waitMs: 0,
+  parallelBytesMin: 1536 * 1024,
+  connections: 2,
+  slowAfterMs: 50,
+  stuckAfterMs: 1_000,
+  timeoutMs: commitDeadlineMs,
+};
+
+/** A store may need seconds for an object, and repeats a request that failed. */
+const objectPace: Pace = {
+  waitMs: 200,
+  parallelBytesMin: 8 * 1024 * 1024,
+  connections: 4,
+  slowAfterMs: 1_000,
+  stuckAfterMs: 5_000,
+  timeoutMs: 10_000,
+};
+
 const expectedMax = 20_000;
 const stalledAfterMs = 10_000;
-/** From here on a second batch is worth its transaction. */
-const parallelBytesMin = 1536 * 1024;
-/** From here on a batch counts as slow. */
-const slowAfterMs = 50;
-/** From here on a batch counts as stuck: no other waits for it. */
-const stuckAfterMs = 1_000;
 /** A batch of at most this size is not too large, however slow. */
 const batchBytesMin = 256 * 1024;
 
 /** Creates a committer; it connects with the first frame. */
 export const createCommitter = (options: CommitterOptions) => {
-  const { connect, clock, connections = 2 } = options;
-  const {
-    batchTimeoutMs: timeoutMs = commitDeadlineMs,
-    batchBytesMax: bytesMax = 16 * 1024 * 1024,
-  } = options;
+  const { connect, clock } = options;
+  const { batchBytesMax: bytesMax = 16 * 1024 * 1024 } = options;
+  const pace = paceOf(options);
+  const { timeoutMs } = pace;
   const pool = createCopyConnections({ connect, clock, timeoutMs });
   const limit = createBatchLimit({ bytesMax, timeoutMs });
   /** The batches that run, the oldest first. */
@@ -111,6 +141,7 @@ export const createCommitter = (options: CommitterOptions) => {
   });
   const attempt = createAttempt(options, pool, limit, expected);
   let state: CommitterState = { name: "committing" };
+  const patience = createPatience(clock, pace, () => pump());
 
   const putBack = ({ frames, keys }: FrameGroup) => {
     forgetCursors(expected, keys);
@@ -126,26 +157,28 @@ export const createCommitter = (options: CommitterOptions) => {
   };
 
   const pump = () => {
-    while (mayBegin(batches, connections, waiting)) {
+    while (mayBegin(batches, pace, waiting, patience.isOver() || state.name === "closing")) {
       const frames = waiting.removeBatch();
       if (frames.length === 0) break;
+      patience.restart();
       begin(beginBatch(frames, expected, batches, clock));
     }
+    if (!waiting.isEmpty()) patience.begin();
     if (state.name === "closing" && batches.size === 0 && waiting.isEmpty()) state.drained();
   };
   const begin = (batch: Batch) => {
     batches.add(batch);
-    const becomes = (pace: BatchPace, afterMs: number) =>
+    const becomes = (next: BatchPace, afterMs: number) =>
       callAfter(clock, afterMs, () => {
         // After a turn of more than a second, Node may run the timer of the second first.
-        if (batch.pace !== "stuck") batch.pace = pace;
-        if (pace === "stuck") {
+        if (batch.pace !== "stuck") batch.pace = next;
+        if (next === "stuck") {
           waiting.hold(batch.keys);
           yieldBehind();
         }
         pump();
       });
-    const timers = [becomes("slow", slowAfterMs), becomes("stuck", stuckAfterMs)];
+    const timers = [becomes("slow", pace.slowAfterMs), becomes("stuck", pace.stuckAfterMs)];
     batch.ended = run(batch, batch);
     void batch.ended.finally(() => {
       for (const cancel of timers) cancel();
@@ -247,11 +280,44 @@ export const createCommitter = (options: CommitterOptions) => {
   };
 };
 
+const paceOf = ({ objects, connections, batchTimeoutMs }: CommitterOptions): Pace => {
+  const pace = objects ? objectPace : rowPace;
+  return {
+    ...pace,
+    connections: connections ?? pace.connections,
+    timeoutMs: batchTimeoutMs ?? pace.timeoutMs,
+  };
+};
+
+/** Creates the wait of frames for others: it begins with the first frame, and is over after `waitMs`. */
+const createPatience = (clock: Clock, { waitMs }: Pick<Pace, "waitMs">, onOver: () => void) => {
+  let isOver = waitMs === 0;
+  let cancel: (() => void) | undefined;
+  return {
+    isOver: () => isOver,
+    begin() {
+      if (isOver || cancel) return;
+      cancel = callAfter(clock, waitMs, () => {
+        cancel = undefined;
+        isOver = true;
+        onOver();
+      });
+    },
+    /** Begins anew with the next frame. */
+    restart() {
+      cancel?.();
+      cancel = undefined;
+      isOver = waitMs === 0;
+    },
+  };
+};
+
 /** Reports whether another batch may begin: see the invariants. */
 const mayBegin = (
   batches: ReadonlySet<Batch>,
-  connections: number,
+  { waitMs, connections, parallelBytesMin }: Pace,
   waiting: Pick<WaitingFrames, "bytes">,
+  isWaitOver: boolean,
 ) => {
   let moving = 0;
   let isSlow = false;
@@ -260,7 +326,8 @@ const mayBegin = (
     if (pace === "slow") isSlow = true;
   }
   if (moving >= connections || batches.size >= commitConnectionsMax) return false;
-  return moving === 0 || isSlow || waiting.bytes() >= parallelBytesMin;
+  if (waiting.bytes() >= parallelBytesMin) return true;
+  return isWaitOver && (waitMs > 0 || moving === 0 || isSlow);
 };
 
 const settle = (frames: FrameGroup["frames"], outcomes: readonly FrameOutcome[]) => {
@@ -273,17 +340,18 @@ const settle = (frames: FrameGroup["frames"], outcomes: readonly FrameOutcome[])
 
 /** Creates what commits a group of a batch's frames in one transaction, and then knows the cursors of its queues. */
 const createAttempt = (
-  { clock, codec, hasStoredDigests, observe }: CommitterOptions,
+  { clock, codec, hasStoredDigests, objects, observe }: CommitterOptions,
   pool: Pick<CopyConnections, "run">,
   limit: ReturnType<typeof createBatchLimit>,
   expected: ExpectedCursors,
 ) => {
-  const commits: CommitNeeds = { codec, hasStoredDigests, now: clock.now };
+  const needs: CommitNeeds = { codec, hasStoredDigests, objects, now: clock.now };
   return (
     { turn }: Batch,
     { frames, keys, bytes, expected: cursors }: FrameGroup,
   ): Promise<FrameOutcome[]> =>
-    pool.run(async (client) => {
+    pool.run(async (client, signal) => {
+      const commits = { ...needs, signal };
       const startedAt = clock.monotonic();
       const some = frames.map(({ frame }) => frame);
       let outcomes =

@@ -31,25 +31,27 @@ export const createCopyConnections = ({
   };
   return {
     /**
-     * Runs work on an idle or a new connection, which is closed when the work fails or exceeds the timeout; then it rejects with
-     * `DEADLINE_EXCEEDED`.
+     * Runs work on an idle or a new connection, which is closed when the work fails or exceeds the timeout; then the signal aborts, and it
+     * rejects with `DEADLINE_EXCEEDED`.
      */
-    async run<Result>(work: (client: Client) => Promise<Result>): Promise<Result> {
+    async run<Result>(
+      work: (client: Client, signal: AbortSignal) => Promise<Result>,
+    ): Promise<Result> {
       const client = idle.pop() ?? (await open());
       active.add(client);
-      let isLate = false;
+      const late = new AbortController();
       // The one way to end a query that the server does not answer: its promise rejects when the socket closes.
       const cancel = callAfter(clock, timeoutMs, () => {
-        isLate = true;
+        late.abort();
         destroyClient(client);
       });
       try {
-        const result = await work(client);
+        const result = await work(client, late.signal);
         idle.push(client);
         return result;
       } catch (cause) {
         destroyClient(client);
-        if (!isLate) throw cause;
+        if (!late.signal.aborted) throw cause;
         throw Object.assign(new Error("the server did not finish in time", { cause }), {
           code: "DEADLINE_EXCEEDED",
         });

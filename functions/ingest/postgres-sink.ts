@@ -27,6 +27,7 @@ export interface PostgresSinkNeeds
   databaseUrl(): Promise<string>;
   codec: CommitterOptions["codec"];
   hasStoredDigests?: CommitterOptions["hasStoredDigests"];
+  objects?: CommitterOptions["objects"];
   observe: QueueOpenerNeeds<Executor>["observe"] & CommitObserver;
 }
 
@@ -38,6 +39,7 @@ export const createPostgresSink = (needs: PostgresSinkNeeds): Sink => ({
     clock: needs.clock,
     codec: needs.codec,
     hasStoredDigests: needs.hasStoredDigests,
+    objects: needs.objects,
     observe: needs.observe,
   }),
 });

@@ -181,6 +181,9 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_QUEUE_LOST_AFTER_DAYS: integer(7, 1, 400),
   SVC_STATE_RETENTION_DAYS: integer(90, 1, 400),
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: integer(50, 1, 10_000),
+  SVC_INGEST_STORE: behavior("postgres", same("directory:/data"), {
+    "must be postgres or directory:/path": ["directory:data", "s3"],
+  }),
   SVC_INGEST_SINK: choice("postgres", ["postgres", "nats"], "kafka"),
   SVC_NATS_URLS: optional(
     { "nats://a:4222, tls://b:4222": ["nats://a:4222", "tls://b:4222"] },

@@ -5,6 +5,7 @@ import { expect, it } from "vitest";
 import { encodeLogs } from "#functions/export/export-requests.ts";
 import { createPostgresSource } from "#functions/export/open-source.ts";
 import { createOtlpHttpClient } from "#functions/export/otlp-http.ts";
+import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import type { Database } from "#functions/store/database/database.ts";
 import { countDeadLetters, countSendingHosts } from "#functions/store/export/dead-letters.ts";
@@ -177,6 +178,7 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]) => {
           db,
           lease: { ...lease },
           codec: zstdCodec,
+          objects: createNodeObjectReader(db),
           chunkBytes: 60,
           silenceMs: 30_000,
         };

@@ -9,6 +9,7 @@ import {
   openStreamSource,
   prepareStreamPosition,
 } from "#functions/export/stream-source.ts";
+import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import {
   createExportPosition,
@@ -114,6 +115,7 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
         return openStreamSource({ ...shared, connection, manager, stream, log });
       return createPostgresSource({
         ...shared,
+        objects: createNodeObjectReader(shared.db),
         silenceMs,
         connect: () => connectReader(world, { ...needs, client: process }),
         disconnect: destroyClient,

@@ -7,7 +7,9 @@ import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { commitBatch, openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import type { FrameToCommit } from "#functions/store/ingest/decide-batch.ts";
 import { type EnvelopeRun, runOf } from "#functions/store/ingest/envelope-run.ts";
+import type { ObjectReader } from "#functions/store/ingest/object-data.ts";
 import {
+  BlockCorrupt,
   readStoredBlock,
   type StoredBlock,
   type StoredEnvelope,
@@ -34,24 +36,34 @@ export interface FoundEnvelope extends StoredEnvelope {
   xid: bigint;
 }
 
+const rowsOnly: Pick<ObjectReader, "withData"> = { withData: async (blocks) => [...blocks] };
+
 /** Reads what is stored in blocks, by host, queue and sequence. */
-export const findStored = async (sql: Pick<SqlClient, "unsafe">): Promise<FoundEnvelope[]> => {
-  const blocks = await sql.unsafe<StoredRow[]>(
+export const findStored = async (
+  sql: Pick<SqlClient, "unsafe">,
+  objects = rowsOnly,
+): Promise<FoundEnvelope[]> => {
+  const rows = await sql.unsafe<StoredRow[]>(
     `select host_id as "hostId", queue_id as "queueId", (extract(epoch from received_at) * 1e6)::bigint::text as received,
-       xid::text, raw_bytes as "rawBytes", encoding, data
+       xid::text, raw_bytes as "rawBytes", encoding, data, digest
      from ingest_block order by host_id collate "C", queue_id, first_sequence, xid`,
   );
-  return blocks.flatMap(({ received, xid, ...block }) =>
-    readStoredBlock({ ...block, receivedAt: BigInt(received) }, zstdCodec).map((envelope) => ({
-      ...envelope,
-      queue: Buffer.from(envelope.queueId).toString("hex"),
-      text: Buffer.from(envelope.payload).toString(),
-      xid: BigInt(xid),
-    })),
-  );
+  return (await objects.withData(rows)).flatMap((row) => {
+    if (row instanceof BlockCorrupt) throw row;
+    const { received, xid, ...block } = row;
+    return readStoredBlock({ ...block, receivedAt: BigInt(received) }, zstdCodec).map(
+      (envelope) => ({
+        ...envelope,
+        queue: Buffer.from(envelope.queueId).toString("hex"),
+        text: Buffer.from(envelope.payload).toString(),
+        xid: BigInt(xid),
+      }),
+    );
+  });
 };
 
-type StoredRow = Omit<StoredBlock, "receivedAt"> & Record<"received" | "xid", string>;
+type StoredRow = Omit<StoredBlock, "receivedAt"> &
+  Record<"received" | "xid", string> & { digest: Uint8Array };
 
 /** Stores envelopes as core does. */
 export interface EnvelopeStore {

@@ -10,7 +10,7 @@ import { isUuid } from "#proto/values.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { exportBegun } from "../audit/audited-export.ts";
 
-type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec"> & { sql: SqlClient };
+type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec" | "objects"> & { sql: SqlClient };
 
 /** The telemetry to copy, by times of the database's clock. */
 export interface TelemetryCopy extends Pick<TelemetryTable, "table" | "onDamaged"> {
@@ -59,7 +59,7 @@ export const copyTelemetry = async (
   const copied = await createTelemetryTable(
     core.sql,
     { table, from, to, hostId: hostId ?? host, onDamaged },
-    core.codec,
+    core,
   ).catch(async (cause: unknown) => {
     // Why the copy failed says more than why the audit log did.
     await record("failure").catch(() => undefined);

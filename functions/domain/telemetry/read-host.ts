@@ -35,7 +35,7 @@ export interface TelemetryQuery extends Pick<HostRange, "from" | "to" | "kind"> 
 /** An envelope with its lines, or a damaged block. */
 export type ReadTelemetry = { envelope: StoredEnvelope; texts: string[] } | { damaged: BlockPlace };
 
-type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec">;
+type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec" | "objects">;
 
 /** Returns an envelope with its lines if the query selects it. */
 type Select = (envelope: StoredEnvelope) => Promise<ReadTelemetry | undefined>;
@@ -178,12 +178,9 @@ const countMatching = async (envelopes: readonly StoredEnvelope[], select: Selec
   return selected;
 };
 
-const readPlace = async (
-  { db, codec }: Needs,
-  place: BlockPlace,
-): Promise<StoredEnvelope[] | "damaged"> => {
+const readPlace = async (core: Needs, place: BlockPlace): Promise<StoredEnvelope[] | "damaged"> => {
   try {
-    return await readBlockAt(db, place, codec);
+    return await readBlockAt(core, place);
   } catch (cause) {
     if (cause instanceof BlockCorrupt) return "damaged";
     throw cause;

@@ -1,7 +1,10 @@
 import type { IngestConfig } from "#functions/config/core-config.ts";
+import { createObjectWriter } from "#functions/ingest/object-writer.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
+import { readLineageName } from "#functions/store/database/lineage.ts";
 import { openCommitClient } from "#functions/store/ingest/commit-batch.ts";
+import { noteStore } from "#functions/store/ingest/objects.ts";
 import { noteSink } from "#functions/store/ingest/sinks.ts";
 import type { Log } from "#kit/log.ts";
 import type { Metrics } from "../metrics.ts";
@@ -22,6 +25,20 @@ export const followSinkFiles = async (
   return followNatsFiles(sink, log);
 };
 
+/** Opens the store of objects that the configuration names, and creates what writes to it; undefined if rows have the data. */
+const openWriter = async (
+  { store: settings }: Pick<IngestConfig, "store">,
+  needs: Pick<PostgresSinkNeeds, "db" | "clock" | "entropy">,
+): Promise<PostgresSinkNeeds["objects"]> => {
+  if (settings.kind === "postgres") return undefined;
+  const { db } = needs;
+  const { location } = settings;
+  const { openObjectStore } = await import("../objects/open-store.ts");
+  const store = await openObjectStore(location, needs);
+  const lineage = await readLineageName(db);
+  return createObjectWriter({ ...needs, store, lineage, storeId: await noteStore(db, location) });
+};
+
 /** Opens the sink that the configuration names; returns also the largest payload that it stores. Imports the client of NATS only for NATS. */
 export const openSink = async (
   config: IngestConfig,
@@ -39,7 +56,10 @@ export const openSink = async (
   const { sink: settings, payloadBytesMax } = config;
   const shared = { ...needs, log, codec: zstdCodec, observe: metrics.observeIngest };
   await noteSink(needs.db, settings.kind, new Date(needs.clock.now()));
-  if (settings.kind === "postgres") return { sink: createPostgresSink(shared), payloadBytesMax };
+  if (settings.kind === "postgres") {
+    const objects = await openWriter(config, needs);
+    return { sink: createPostgresSink({ ...shared, objects }), payloadBytesMax };
+  }
   const { connectNats } = await import("./connect-nats.ts");
   const { createNatsSink } = await import("#functions/ingest/nats-sink/create-nats-sink.ts");
   const observe = { ...metrics.observeIngest, ...metrics.observePublishes };

@@ -1,5 +1,5 @@
 import { eq, sql } from "drizzle-orm";
-import { databaseLineage } from "#drizzle/schema/deployment.ts";
+import { databaseLineage, deployment } from "#drizzle/schema/deployment.ts";
 import { directorySync } from "#drizzle/schema/operator.ts";
 import type { Executor } from "./database.ts";
 
@@ -41,6 +41,13 @@ export const saveLineage = async (tx: Executor, row: LineageRow) => {
   const written = { ...row, writtenXid: sql`pg_current_xact_id()::text::bigint` };
   const target = databaseLineage.singleton;
   await tx.insert(databaseLineage).values(written).onConflictDoUpdate({ target, set: written });
+};
+
+/** Returns the name of this database in an object store: that of each database that is restored from it too. */
+export const readLineageName = async (db: Executor): Promise<string> => {
+  const [row] = await db.select().from(deployment);
+  if (row === undefined) throw new Error("the database belongs to no deployment");
+  return `${row.tenantId}/${row.createdAt.toISOString()}`;
 };
 
 /** Returns when core last detected a restore; null if never. */

@@ -10,12 +10,15 @@ import type { Client, Connection, Submittable } from "pg";
 import { setForSession } from "../database/connection-settings.ts";
 import { createCopyFields } from "../database/copy-fields.ts";
 import { unusedResults } from "../ingest/copy-transaction.ts";
+import type { ObjectReader } from "../ingest/object-data.ts";
+import { isInObject } from "../ingest/object-reference.ts";
 import {
   type BlockCodec,
   BlockCorrupt,
   type DamagedBlock,
   objectBytes,
   readStoredBlock,
+  type StoredBlock,
   type StoredEnvelope,
 } from "../ingest/stored-envelope.ts";
 import { copyRows, decodeRow } from "../rows/read-rows.ts";
@@ -37,18 +40,48 @@ export interface ReadEnvelopes {
   damaged: DamagedBlock[];
 }
 
-/** Returns the envelopes of a range; null, after reading at most `bytesMax`, if they are more. Rejects when the database fails. */
+/** A block whose data are in an object. */
+type BlockInObject = StoredBlock & DamagedBlock & { digest: Uint8Array };
+
+/** What the rows of a range have: the envelopes of blocks, and the blocks that are in objects. */
+interface ReadRange extends ReadEnvelopes {
+  inObjects: BlockInObject[];
+}
+
+/**
+ * Returns the envelopes that the rows of a range have, and the blocks whose data `readObjects` reads; null, after reading at most `bytesMax`,
+ * if they are more. Rejects when the database fails.
+ */
 export const readEnvelopes = (
   client: Client,
   range: EnvelopeRange,
   codec: Pick<BlockCodec, "decompress">,
-): Promise<ReadEnvelopes | null> =>
+): Promise<ReadRange | null> =>
   new Promise((resolve, reject) => {
     client.query(copyOut(range, codec, resolve, reject));
   });
 
+/** Adds the envelopes of the blocks that are in objects. */
+export const readObjects = async (
+  { envelopes, damaged, inObjects }: ReadRange,
+  codec: Pick<BlockCodec, "decompress">,
+  objects: Pick<ObjectReader, "withData">,
+): Promise<ReadEnvelopes> => {
+  const blocks = await objects.withData(inObjects);
+  for (const [index, block] of blocks.entries()) {
+    try {
+      if (block instanceof BlockCorrupt) throw block;
+      for (const envelope of readStoredBlock(block, codec)) envelopes.push(envelope);
+    } catch (cause) {
+      if (!(cause instanceof BlockCorrupt)) throw cause;
+      damaged.push(inObjects[index] as BlockInObject);
+    }
+  }
+  return { envelopes, damaged };
+};
+
 const columns =
-  "host_id, queue_id, first_sequence, last_sequence, envelopes, received_at, raw_bytes, encoding, data";
+  "host_id, queue_id, first_sequence, last_sequence, envelopes, received_at, raw_bytes, encoding, data, digest";
 
 const copyBlocks = ({ from, to }: EnvelopeRange) =>
   `copy (select ${columns} from ingest_block where xid >= ${from} and xid < ${to}) to stdout with (format binary)`;
@@ -56,11 +89,12 @@ const copyBlocks = ({ from, to }: EnvelopeRange) =>
 const copyOut = (
   range: EnvelopeRange,
   codec: Pick<BlockCodec, "decompress">,
-  resolve: (read: ReadEnvelopes | null) => void,
+  resolve: (read: ReadRange | null) => void,
   reject: (cause: unknown) => void,
 ): Submittable => {
   const envelopes: StoredEnvelope[] = [];
   const damaged: DamagedBlock[] = [];
+  const inObjects: BlockInObject[] = [];
   let bytes = 0;
   let isTooLarge = false;
   let areRows = false;
@@ -72,7 +106,7 @@ const copyOut = (
     handleCopyData({ chunk }: { chunk: Buffer }, connection: Connection) {
       if (isTooLarge || failure !== undefined) return;
       try {
-        const read = areRows ? readRow(chunk) : readBlock(chunk, codec, damaged);
+        const read = areRows ? readRow(chunk) : readBlock(chunk, codec, { damaged, inObjects });
         bytes += read.bytes + read.envelopes.length * objectBytes;
         if (bytes <= range.bytesMax) {
           for (const envelope of read.envelopes) envelopes.push(envelope);
@@ -83,7 +117,7 @@ const copyOut = (
         return;
       }
       isTooLarge = true;
-      envelopes.length = 0;
+      envelopes.length = inObjects.length = 0;
       // Reading the rest would cost as much as storing it, so the connection is closed.
       connection.stream.destroy();
       resolve(null);
@@ -93,7 +127,7 @@ const copyOut = (
     },
     handleError: (cause: Error) => reject(cause),
     handleReadyForQuery: () =>
-      failure === undefined ? resolve({ envelopes, damaged }) : reject(failure),
+      failure === undefined ? resolve({ envelopes, damaged, inObjects }) : reject(failure),
     ...unusedResults,
   } as Submittable;
 };
@@ -103,11 +137,14 @@ const readRow = (chunk: Buffer): { bytes: number; envelopes: StoredEnvelope[] } 
   return { bytes: chunk.length, envelopes: row ? [row] : [] };
 };
 
-/** Adds a block with unreadable data to `damaged`: an export that stopped at it would never continue. */
+/**
+ * Reads a block. Adds one with unreadable data to `damaged`: an export that stopped at it would never continue. Of one that is in an object,
+ * counts the bytes that it will have.
+ */
 const readBlock = (
   chunk: Buffer,
   codec: Pick<BlockCodec, "decompress">,
-  damaged: DamagedBlock[],
+  { damaged, inObjects }: Pick<ReadRange, "damaged" | "inObjects">,
 ): { bytes: number; envelopes: StoredEnvelope[] } => {
   const fields = createCopyFields(chunk);
   if (fields === undefined) return { bytes: 0, envelopes: [] };
@@ -122,6 +159,10 @@ const readBlock = (
   const rawBytes = fields.integer();
   const encoding = fields.integer();
   const data = fields.bytes();
+  if (isInObject({ encoding })) {
+    inObjects.push({ ...place, rawBytes, encoding, data, digest: fields.bytes() });
+    return { bytes: rawBytes + place.envelopes * objectBytes, envelopes: [] };
+  }
   try {
     return {
       bytes: rawBytes,

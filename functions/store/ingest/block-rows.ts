@@ -3,7 +3,7 @@
  */
 
 import type { EnvelopeRun } from "./envelope-run.ts";
-import { blockEncodings, type EncodedRun } from "./stored-envelope.ts";
+import { type EncodedRun, storedEncodings } from "./stored-envelope.ts";
 
 /** The columns, in the order of a row's values. */
 export const blockColumns = [
@@ -89,14 +89,14 @@ export const encodeBlockRow = ({
   int32(kindsBytes);
   for (const head of [1, 0, textOid, kinds.length, 1]) int32(head);
   kinds.forEach(field);
-  integer(bytes.length);
+  integer(run.placed?.rawBytes ?? bytes.length);
   integer(payloadBytes);
   time(observed && observed.from * 1000);
   time(observed && (observed.to + 1) * 1000);
   time(receivedAt);
   field(digest);
   int32(2);
-  int16(blockEncodings[encoding]);
+  int16(storedEncodings[encoding]);
   field(data);
   row[0] = copyData;
   row.writeUInt32BE(at - 1, 1);

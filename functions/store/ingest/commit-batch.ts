@@ -10,6 +10,8 @@
  * - The rows of a queue have transaction ids (`xid`) that rise with their sequence: a transaction that wrote before the one that last moved
  *   the cursor is rolled back.
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
+ * - With an object store, the data of the blocks are durable in an object before the transaction begins. The transaction consumes the name
+ *   of the object that core has drawn, and commits nothing if that is no longer valid: no row names an object that is being deleted.
  */
 
 import { sql } from "drizzle-orm";
@@ -31,6 +33,7 @@ import {
   queuesIn,
 } from "./decide-batch.ts";
 import { type HourCounts, prepareHourCount } from "./hours.ts";
+import type { ObjectBatch } from "./object-footer.ts";
 import { cursorsOfHostMax } from "./queues.ts";
 import { type BlockCodec, encodeRun, joinDigest } from "./stored-envelope.ts";
 
@@ -95,6 +98,7 @@ const statements = `
     insert into ingest_host (host_id, last_envelope_at) select host, $2 from unnest($1) as host order by host
     on conflict (host_id) do update
     set last_envelope_at = greatest(ingest_host.last_envelope_at, excluded.last_envelope_at);
+  prepare consume_object (bigint, text, bigint, timestamptz) as select consume_ingest_object($1, decode($2, 'hex'), $3, $4);
   ${prepareHourCount}; ${prepareStoredCount};
   prepare trim_queues (text, int) as
     delete from ingest_cursor where (host_id, queue_id) in (
@@ -111,6 +115,25 @@ export interface CommitNeeds {
   hasStoredDigests?: (() => boolean) | undefined;
   /** Milliseconds since the Unix epoch. */
   now(): number;
+  /** Stores the data of blocks; absent: their rows have them. */
+  objects?: ObjectWriter | undefined;
+  /** Aborts when the batch is late. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Stores the blocks of a batch as one object. */
+export interface ObjectWriter {
+  /** Resolves once the object is durable. */
+  write(batch: ObjectBatch, signal?: AbortSignal): Promise<WrittenObject>;
+}
+
+/** A durable object, and its blocks as rows that name it. */
+export interface WrittenObject {
+  id: number;
+  /** In hex. */
+  nonce: string;
+  bytes: number;
+  blocks: readonly EncodedBlock[];
 }
 
 /**
@@ -155,46 +178,97 @@ export const commitBatchAhead = async (
 const commitAt = async (
   client: Client,
   frames: readonly FrameToCommit[],
+  needs: CommitNeeds & {
+    queues: ReadonlyMap<string, BatchQueue>;
+    turn: Promise<unknown> | undefined;
+  },
+): Promise<FrameOutcome[] | undefined> => {
+  const batch = encodeBatch(frames, needs);
+  for (let attempts = 1; ; attempts++) {
+    const object = batch.isMoving ? await writeObject(batch, needs) : undefined;
+    try {
+      await commitEncoded(client, { ...batch, object }, needs);
+      return batch.outcomes;
+    } catch (cause) {
+      // Without a connection there is nothing to roll back, and the original error is the more useful one.
+      await client.query("rollback").catch(() => undefined);
+      const code = errorCode(cause);
+      if (code === unexpectedCursor) return undefined;
+      if (code !== invalidName || attempts === objectsMax) throw cause;
+    }
+  }
+};
+
+type EncodedBatch = ReturnType<typeof encodeBatch>;
+
+/** Decides what frames store, and encodes it. */
+const encodeBatch = (
+  frames: readonly FrameToCommit[],
   {
     queues,
-    turn,
     codec,
     hasStoredDigests,
     now,
-  }: CommitNeeds & { queues: ReadonlyMap<string, BatchQueue>; turn: Promise<unknown> | undefined },
-): Promise<FrameOutcome[] | undefined> => {
-  try {
-    const queueList = [...queues.values()];
-    const { outcomes, blocks: planned, hours } = decideBatch(frames, queues);
-    const isStored = hasStoredDigests?.() ?? true;
-    const blocks = planned.map((block): EncodedBlock => {
-      const encoded = encodeRun(block.run, codec);
-      const sha256 = codec.digest(isStored ? encoded.data : block.run.bytes);
-      return { ...block, ...encoded, digest: joinDigest({ sha256, isStored }) };
-    });
-    const at = now();
-    if (blocks.length === 0) await turn;
-    const cursors = numberArray(queueList.map(({ initial }) => initial));
-    const sessions = textArray(queueList.map(({ session }) => session));
-    await runCopyTransaction(client, {
-      before: [beginFor(queueList.length)],
-      rows: blocks.map(encodeBlockRow),
-      turn,
-      after: [
-        `execute expect_cursors(${hostsOf(queueList)}, ${queuesOf(queueList)}, ${cursors}, ${sessions})`,
-        ...movesOf(queueList.filter(hasMoved), { blocks, at }),
-        ...hours.statements(at),
-        ...storedCount(blocks),
-        "commit",
-      ],
-    });
-    return outcomes;
-  } catch (cause) {
-    // Without a connection there is nothing to roll back, and the original error is the more useful one.
-    await client.query("rollback").catch(() => undefined);
-    if (errorCode(cause) === unexpectedCursor) return undefined;
-    throw cause;
-  }
+    objects,
+  }: CommitNeeds & { queues: ReadonlyMap<string, BatchQueue> },
+) => {
+  const { outcomes, blocks: planned, hours } = decideBatch(frames, queues);
+  // Only cores that read digests of stored data read objects.
+  const isStored = objects !== undefined || (hasStoredDigests?.() ?? true);
+  const blocks = planned.map((block): EncodedBlock => {
+    const { placed } = block.run;
+    if (placed)
+      return { ...block, encoding: "object", data: placed.reference, digest: placed.digest };
+    const encoded = encodeRun(block.run, codec);
+    const sha256 = codec.digest(isStored ? encoded.data : block.run.bytes);
+    return { ...block, ...encoded, digest: joinDigest({ sha256, isStored }) };
+  });
+  const queueList = [...queues.values()];
+  const isMoving = queueList.some(({ cursor, initial }) => cursor > initial);
+  return { outcomes, blocks, hours, queueList, isMoving, at: now() };
+};
+
+/** Writes the object of a batch, unless its blocks are in the rows or in objects already. */
+const writeObject = async (
+  { blocks, queueList, at }: EncodedBatch,
+  { objects, turn, signal }: CommitNeeds & { turn: Promise<unknown> | undefined },
+): Promise<WrittenObject | undefined> =>
+  blocks.some(({ encoding }) => encoding === "object")
+    ? undefined
+    : objects?.write(
+        { queues: queueList.filter(hasMoved), blocks, isSettled: turn === undefined, now: at },
+        signal,
+      );
+
+const commitEncoded = async (
+  client: Client,
+  { blocks, hours, queueList, at, object }: EncodedBatch & { object: WrittenObject | undefined },
+  { turn }: { turn: Promise<unknown> | undefined },
+): Promise<void> => {
+  if (blocks.length === 0) await turn;
+  const cursors = numberArray(queueList.map(({ initial }) => initial));
+  const sessions = textArray(queueList.map(({ session }) => session));
+  await runCopyTransaction(client, {
+    before: [beginFor(queueList.length)],
+    rows: (object?.blocks ?? blocks).map(encodeBlockRow),
+    turn,
+    after: [
+      `execute expect_cursors(${hostsOf(queueList)}, ${queuesOf(queueList)}, ${cursors}, ${sessions})`,
+      ...consumptionOf(object, at),
+      ...movesOf(queueList.filter(hasMoved), { blocks, at }),
+      ...hours.statements(at),
+      ...storedCount(blocks),
+      "commit",
+    ],
+  });
+};
+
+/** Returns the statement that consumes the name of an object; none without an object. */
+const consumptionOf = (object: WrittenObject | undefined, now: number): string[] => {
+  if (object === undefined) return [];
+  const { id, nonce, bytes, blocks } = object;
+  const received = blocks.reduce((last, { receivedAt }) => Math.max(last, receivedAt), 0) || now;
+  return [`execute consume_object(${id}, '${nonce}', ${bytes}, ${timestampLiteral(received)})`];
 };
 
 /** Adds counts to the hours of `now`, and moves `last_envelope_at` of hosts, in one transaction on an idle client of `openCommitClient`. */
@@ -215,6 +289,11 @@ const beginFor = (queues: number) =>
 
 /** The SQLSTATE that `expect_ingest_cursors` raises (drizzle/sql/ingest-expect-cursors.sql). */
 const unexpectedCursor = "IC001";
+
+/** The SQLSTATE that `consume_ingest_object` raises (drizzle/sql/ingest-consume-object.sql). */
+const invalidName = "IC002";
+/** A batch is written so many times: a name becomes invalid only while a core is frozen. */
+const objectsMax = 3;
 
 const hasMoved = (queue: BatchQueue) => queue.cursor > queue.initial || queue.isNew;
 

@@ -126,7 +126,7 @@ export const decideBatch = (
 const countAbove = (sequences: readonly bigint[], cursor: bigint) =>
   sequences.length === 0 ? 0 : sequences.filter((sequence) => sequence > cursor).length;
 
-/** Frames of a batch become one block up to this size, unless their sender compressed them. */
+/** Frames of a batch become one block up to this size, unless their sender compressed them or they are in an object. */
 const joinedBytesMax = 1024 * 1024;
 
 type FrameGroup = [FrameToCommit, ...FrameToCommit[]];
@@ -143,10 +143,11 @@ const groupFrames = (frames: readonly FrameToCommit[]): FrameGroup[] => {
   const groups: FrameGroup[] = [];
   let bytes = 0;
   for (const frame of frames) {
-    const { compressed, bytes: added } = frame.run;
+    const { compressed, placed, bytes: added } = frame.run;
     const group = groups.at(-1);
     const isJoined =
       group !== undefined &&
+      !placed &&
       !compressed &&
       !group[0].run.compressed &&
       bytes + added.length <= joinedBytesMax;

@@ -32,6 +32,8 @@ export interface EnvelopeRun {
   observed: { from: number; to: number } | undefined;
   /** `bytes` as their sender compressed them with zstd. */
   compressed?: Uint8Array | undefined;
+  /** Where `bytes`, empty then, are stored already: the data, digest and raw bytes of the block's row. */
+  placed?: { reference: Uint8Array; digest: Uint8Array; rawBytes: number } | undefined;
 }
 
 /** The figures of a run. */

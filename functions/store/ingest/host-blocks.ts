@@ -14,8 +14,10 @@ import {
   readRows,
   timestamptz,
 } from "../database/statements.ts";
+import type { ObjectReader } from "./object-data.ts";
 import {
   type BlockCodec,
+  BlockCorrupt,
   type DamagedBlock,
   readCheckedBlock,
   type StoredEnvelope,
@@ -112,21 +114,29 @@ const blockColumns = {
 
 /** Reads a block; none if retention has dropped it. Throws `BlockCorrupt`. */
 export const readBlockAt = async (
-  db: Pick<Executor, "execute">,
+  {
+    db,
+    codec,
+    objects,
+  }: {
+    db: Pick<Executor, "execute">;
+    codec: Pick<BlockCodec, "decompress" | "digest">;
+    objects: Pick<ObjectReader, "withData">;
+  },
   place: BlockPlace,
-  codec: Pick<BlockCodec, "decompress" | "digest">,
 ): Promise<StoredEnvelope[]> => {
   const { hostId, queueId, receivedAt } = place;
-  const block = await readRow(
+  const row = await readRow(
     db,
     blockColumns,
     sql`
     select raw_bytes, encoding, data, digest from ingest_block where host_id = ${hostId} and received_at = ${place.receivedText}::timestamptz
       and queue_id = ${bytea(queueId)} and first_sequence = ${place.firstSequence}::bigint limit 1`,
   );
-  return block === undefined
-    ? []
-    : readCheckedBlock({ hostId, queueId, receivedAt, ...block }, codec);
+  if (row === undefined) return [];
+  const [block = row] = await objects.withData([row]);
+  if (block instanceof BlockCorrupt) throw block;
+  return readCheckedBlock({ hostId, queueId, receivedAt, ...block }, codec);
 };
 
 /** Returns when the first of the blocks with `from <= xid < to` was received, of all hosts, by the index on `xid`; null without one. */

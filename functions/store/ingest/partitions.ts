@@ -177,6 +177,20 @@ export const deleteOldestDefaultDay = async (
     return day;
   });
 
+/** Marks objects for deletion whose blocks have all been dropped: at most `limit`, and returns how many. */
+export const markDroppedObjects = (db: Database, limit: number): Promise<number> =>
+  db.transaction(async (tx) => {
+    await lockPartitions(tx);
+    const [first] = await findDaysOf(tx, "ingest_block");
+    if (first === undefined) return 0;
+    const marked = await tx.execute(sql`
+      update ingest_object set state = 2, changed_at = clock_timestamp() where (id, nonce) in (
+        select id, nonce from ingest_object where state = 1
+        and received_at < least(${timestamptz(first)}, (select min(received_at) from ingest_block_default)) limit ${limit})
+      returning id`);
+    return marked.length;
+  });
+
 /** Returns the partitions of a day, or the default ones, each with the SQL for the number of envelopes in a row. */
 export const findTables = async (
   db: Pick<Database, "execute">,

@@ -88,6 +88,16 @@ export const readStoredBlock = (
   );
 };
 
+/** Reports whether data are those of a digest of stored data. */
+export const isOfDigest = (
+  data: Uint8Array,
+  digest: Uint8Array,
+  codec: Pick<BlockCodec, "digest">,
+): boolean => {
+  const { sha256, isStored } = splitDigest(digest);
+  return isStored && codec.digest(data).toHex() === sha256.toHex();
+};
+
 /** Reads a block as `readStoredBlock` does, and checks its digest: zstd alone does not detect every damage. Throws `BlockCorrupt`. */
 export const readCheckedBlock = (
   block: StoredBlock & { digest: Uint8Array },
@@ -120,6 +130,9 @@ const decodeData = (
 /** The encodings of a block's data, as `svc.ingest.v1.BlockEncoding` numbers them. */
 export const blockEncodings = { none: 1, zstd: 2 } as const;
 
+/** Those of the rows of `ingest_block`: of `object`, the data name a part of an object (object-reference.ts). */
+export const storedEncodings = { ...blockEncodings, object: 3 } as const;
+
 /** Prefix of the SHA-256 of a block's data as stored. A digest of the encoded envelopes, as cores before this version store, has none. */
 const storedMark = 1;
 
@@ -145,7 +158,7 @@ const compressedBytesMin = 2048;
 
 /** A run as it is stored. */
 export interface EncodedRun {
-  encoding: keyof typeof blockEncodings;
+  encoding: keyof typeof storedEncodings;
   data: Uint8Array;
 }
 

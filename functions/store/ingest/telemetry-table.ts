@@ -5,6 +5,7 @@
 import { errorCode } from "#kit/describe-error.ts";
 import type { SqlClient, SqlRunner } from "../database/pool/sql-client.ts";
 import { asIs, type RowOf, rowReader } from "../database/statements.ts";
+import type { ObjectReader } from "./object-data.ts";
 import {
   type BlockCodec,
   BlockCorrupt,
@@ -24,6 +25,12 @@ export interface TelemetryTable {
   hostId?: string | undefined;
   /** Called for each damaged block, whose envelopes are omitted. */
   onDamaged?: ((block: DamagedBlock) => void) | undefined;
+}
+
+/** What reads blocks. */
+interface BlockReaders {
+  codec: Pick<BlockCodec, "decompress" | "digest">;
+  objects: Pick<ObjectReader, "withData">;
 }
 
 /** Why a table is not created or dropped. */
@@ -61,7 +68,7 @@ const duplicateTable = "42P07";
 export const createTelemetryTable = async (
   sql: SqlClient,
   copied: TelemetryTable,
-  codec: Pick<BlockCodec, "decompress" | "digest">,
+  readers: BlockReaders,
 ): Promise<number> => {
   const { table } = copied;
   try {
@@ -79,7 +86,7 @@ export const createTelemetryTable = async (
     );
   }
   try {
-    return await sql.begin("read only", (reader) => copyInto(sql, reader, copied, codec));
+    return await sql.begin("read only", (reader) => copyInto(sql, reader, copied, readers));
   } catch (cause) {
     await sql`drop table ${sql(table)}`.catch(() => undefined);
     throw cause;
@@ -90,7 +97,7 @@ const copyInto = async (
   sql: SqlClient,
   reader: SqlRunner,
   { table, from, to, hostId, onDamaged }: TelemetryTable,
-  codec: Pick<BlockCodec, "decompress" | "digest">,
+  { codec, objects }: BlockReaders,
 ) => {
   await reader`set local statement_timeout = 0`;
   await reader`set local idle_in_transaction_session_timeout = 0`;
@@ -119,32 +126,37 @@ const copyInto = async (
   for (;;) {
     const blocks = await reader.unsafe(`fetch ${blocksOfRead} from blocks`);
     if (blocks.length === 0) return copied;
-    for (const block of blocks.map(rowReader(blockColumns)))
-      await insert(rowsOf(block, codec, onDamaged));
+    const read = blocks.map(rowReader(blockColumns));
+    for (const [index, block] of (await objects.withData(read)).entries())
+      await insert(rowsOf(block, { named: read[index] as Block, codec, onDamaged }));
   }
 };
 
 const rowsOf = (
-  block: Block,
-  codec: Pick<BlockCodec, "decompress" | "digest">,
-  onDamaged: TelemetryTable["onDamaged"],
+  block: Block | BlockCorrupt,
+  {
+    named,
+    codec,
+    onDamaged,
+  }: Pick<TelemetryTable, "onDamaged"> & Pick<BlockReaders, "codec"> & { named: Block },
 ): object[] => {
   let envelopes: StoredEnvelope[];
   try {
+    if (block instanceof BlockCorrupt) throw block;
     envelopes = readCheckedBlock(block, codec);
   } catch (cause) {
     if (onDamaged === undefined || !(cause instanceof BlockCorrupt)) throw cause;
-    onDamaged(block);
+    onDamaged(named);
     return [];
   }
   return envelopes.map(({ sequence, kind, observedAt, source, attributes, payload }) => ({
-    host_id: block.hostId,
-    queue_id: block.queueId,
+    host_id: named.hostId,
+    queue_id: named.queueId,
     sequence: String(sequence),
     kind,
     source,
-    received_at: block.receivedText,
-    xid: block.xid,
+    received_at: named.receivedText,
+    xid: named.xid,
     payload,
     observed_at: observedAt === null ? null : rfc3339Microseconds(observedAt),
     attributes: JSON.stringify(attributes),

@@ -34,7 +34,7 @@ const EnvelopesQuery = v.pipe(
  * first line. Runs on the pool of reports, a short statement for each block.
  */
 export const readEnvelopesRoute = (
-  core: Pick<Core, "config" | "db" | "clock" | "entropy" | "codec">,
+  core: Pick<Core, "config" | "db" | "clock" | "entropy" | "codec" | "objects">,
 ) =>
   downloadRoute(core, {
     path: "/v1/collector/hosts/:id/envelopes",

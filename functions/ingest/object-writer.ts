@@ -1,0 +1,89 @@
+import { type ObjectStore, objectNameOf } from "#functions/objects/object-store.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
+import type { Database } from "../store/database/database.ts";
+import type { ObjectWriter } from "../store/ingest/commit-batch.ts";
+import { layOutObject } from "../store/ingest/object-footer.ts";
+import { encodeReference } from "../store/ingest/object-reference.ts";
+import { type DrawnObject, drawObjects } from "../store/ingest/objects.ts";
+import { blockEncodings } from "../store/ingest/stored-envelope.ts";
+
+/** The store that a core writes objects to. */
+export interface WrittenStore {
+  store: Pick<ObjectStore, "put">;
+  /** Of `ingest_store`. */
+  storeId: number;
+  /** Names the database in the objects. */
+  lineage: string;
+}
+
+/** The dependencies of a writer. */
+interface WriterNeeds extends WrittenStore {
+  db: Database;
+  clock: Pick<Clock, "monotonic">;
+  entropy: Entropy;
+}
+
+const nonceBytes = 8;
+const namesOfDraw = 64;
+/** From here on core draws more names, before it needs them. */
+const namesMin = 16;
+/** Core uses no older names: after an hour they may become invalid (store/ingest/objects.ts). */
+const nameMsMax = 30 * 60_000;
+
+/** Creates the writer of a core's objects: it draws their names in advance, so that a batch does not wait for one. */
+export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
+  const { store, storeId, lineage } = needs;
+  const takeName = createNameStock(needs);
+  return {
+    async write(batch, signal) {
+      const { id, nonce } = await takeName();
+      const { parts, offsets } = layOutObject(batch, { lineage, objectId: id });
+      await store.put(objectNameOf(id, nonce), parts, signal);
+      const blocks = batch.blocks.map((block, index) => ({
+        ...block,
+        encoding: "object" as const,
+        data: encodeReference({
+          encoding: block.encoding === "zstd" ? blockEncodings.zstd : blockEncodings.none,
+          storeId,
+          objectId: id,
+          nonce,
+          offset: offsets[index] ?? 0,
+          length: block.data.length,
+        }),
+      }));
+      return { id, nonce, blocks, bytes: parts.reduce((sum, { length }) => sum + length, 0) };
+    },
+  };
+};
+
+/** Creates the function that takes a name which no object has. */
+const createNameStock = ({ db, storeId, clock, entropy }: WriterNeeds) => {
+  const names: (DrawnObject & { drawnAt: number })[] = [];
+  let drawing: Promise<void> | undefined;
+  const drawMore = async () => {
+    const drawnAt = clock.monotonic();
+    const nonce = entropy.bytes(nonceBytes).toHex();
+    for (const drawn of await drawObjects(db, { storeId, nonce, count: namesOfDraw }))
+      names.push({ ...drawn, drawnAt });
+  };
+  const draw = () => {
+    drawing ??= drawMore().finally(() => {
+      drawing = undefined;
+    });
+    return drawing;
+  };
+  return async (): Promise<DrawnObject> => {
+    for (;;) {
+      const name = names.shift();
+      if (name === undefined) {
+        await draw();
+        continue;
+      }
+      if (clock.monotonic() - name.drawnAt > nameMsMax) continue;
+      // A failure shows when a name is needed.
+      if (names.length < namesMin) draw().catch(() => undefined);
+      return name;
+    }
+  };
+};

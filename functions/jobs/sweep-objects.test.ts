@@ -1,0 +1,54 @@
+import { expect, it } from "vitest";
+import { createMemoryStore } from "#tests/fakes/object-store.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
+import { zstdCodec } from "../node/ingest/zstd-codec.ts";
+import { objectNameOf } from "../objects/object-store.ts";
+import { createObjectReader } from "../store/ingest/object-data.ts";
+import { type DrawnObject, drawObjects, noteStore } from "../store/ingest/objects.ts";
+import { createPartition } from "../store/ingest/partitions.ts";
+import { sweepObjects } from "./sweep-objects.ts";
+
+const day = Date.UTC(2026, 10, 30);
+const nameOf = ({ id, nonce }: DrawnObject) => objectNameOf(id, nonce);
+
+it("deletes an object an hour after retention dropped its blocks, and a name that has no object, and nothing else", async () => {
+  const database = await useTestDatabase();
+  const { db, sql } = database.connect();
+  const store = createMemoryStore();
+  const core = {
+    db,
+    objects: createObjectReader({ db, codec: zstdCodec, open: async () => store }),
+  };
+  const storeId = await noteStore(db, "memory:/");
+  const drawn = await drawObjects(db, { storeId, nonce: "0011223344556677", count: 4 });
+  const [dropped, kept, orphan, unused] = drawn as [
+    DrawnObject,
+    DrawnObject,
+    DrawnObject,
+    DrawnObject,
+  ];
+  for (const object of [dropped, kept, orphan]) await store.put(nameOf(object), [Buffer.of(1)]);
+  const consume = ({ id }: DrawnObject, receivedAt: number) =>
+    sql`select consume_ingest_object(${id}, nonce, 1, ${new Date(receivedAt).toISOString()}) from ingest_object where id = ${id}`;
+  await consume(dropped, day - 1);
+  await consume(kept, day);
+  await createPartition(db, day);
+  const passHour = () =>
+    sql`update ingest_object set changed_at = changed_at - interval '61 minutes'`;
+  const states = async () =>
+    (
+      await sql<{ id: string; state: number }[]>`select id, state from ingest_object order by id`
+    ).map(({ id, state }) => `${id} ${state}`);
+
+  expect(await sweepObjects(core)).toEqual({ marked: 1, deleted: 0 });
+  expect(store.objects.has(nameOf(dropped))).toBe(true);
+  await passHour();
+  expect(await sweepObjects(core)).toEqual({ marked: 1, deleted: 1 });
+  expect(await states()).toEqual(["2 1", "3 0", "4 2"]);
+  expect([...store.objects.keys()]).toEqual([nameOf(kept), nameOf(orphan)]);
+  await expect(consume(unused, day)).rejects.toMatchObject({ code: "IC002" });
+  await passHour();
+  expect(await sweepObjects(core)).toEqual({ marked: 0, deleted: 1 });
+  expect(await sweepObjects(core)).toBeUndefined();
+  expect(await states()).toEqual(["2 1", "3 0"]);
+});

@@ -1,0 +1,19 @@
+import {
+  createObjectReader,
+  type ObjectReader,
+  type ObjectReaderNeeds,
+} from "#functions/store/ingest/object-data.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { zstdCodec } from "./zstd-codec.ts";
+
+/** Creates the reader of blocks that are in objects. It imports the clients of object stores with the first of these. */
+export const createNodeObjectReader = (db: ObjectReaderNeeds["db"]): ObjectReader =>
+  createObjectReader({
+    db,
+    codec: zstdCodec,
+    async open(location) {
+      const { openObjectStore } = await import("../objects/open-store.ts");
+      return openObjectStore(location, { clock: systemClock, entropy: systemEntropy });
+    },
+  });

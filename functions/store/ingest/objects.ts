@@ -1,0 +1,95 @@
+/**
+ * The objects that blocks are in (`ingest_object`). A row begins as a drawn name (0), becomes stored with the blocks that name it (1,
+ * `consume_ingest_object`), and is deleted some time after it was marked for that (2).
+ */
+import { type SQL, sql } from "drizzle-orm";
+import { objectNameOf } from "#functions/objects/object-store.ts";
+import type { Executor } from "../database/database.ts";
+import { asIs, firstRow, readRows, readScalar, readScalars } from "../database/statements.ts";
+
+/** A name that core has drawn for an object. */
+export interface DrawnObject {
+  id: number;
+  /** In hex. */
+  nonce: string;
+}
+
+/** Returns the id of an object store, by its location. */
+export const noteStore = (db: Executor, location: string): Promise<number> =>
+  readScalar(
+    db,
+    Number,
+    sql`
+    insert into ingest_store (location) values (${location}) on conflict (location) do update
+    set location = excluded.location returning id`,
+  );
+
+/** Finds the location of an object store by its id. */
+export const findStoreLocation = async (db: Pick<Executor, "execute">, id: number) => {
+  const row = await firstRow(
+    db.execute<{ location: string }>(sql`select location from ingest_store where id = ${id}`),
+  );
+  return row?.location;
+};
+
+/** Draws names for `count` objects. */
+export const drawObjects = async (
+  db: Executor,
+  { storeId, nonce, count }: { storeId: number; nonce: string; count: number },
+): Promise<DrawnObject[]> => {
+  const ids = await readScalars(
+    db,
+    Number,
+    sql`
+    insert into ingest_object (nonce, store_id, state, changed_at)
+    select decode(${nonce}, 'hex'), ${storeId}, 0, clock_timestamp() from generate_series(1, ${count})
+    returning id`,
+  );
+  return ids.sort((a, b) => a - b).map((id) => ({ id, nonce }));
+};
+
+/** An object, by its name in its store. */
+export interface NamedObject extends DrawnObject {
+  storeId: number;
+  name: string;
+}
+
+/** The states of objects that wait for something. */
+export const waitingStates = { drawn: 0, marked: 2 } as const;
+
+/** Finds objects that have had a state for at least `seconds`, the first ones first. */
+export const findWaitingObjects = async (
+  db: Executor,
+  { state, seconds, limit }: { state: keyof typeof waitingStates; seconds: number; limit: number },
+): Promise<NamedObject[]> => {
+  const columns = { id: Number, nonce: asIs<string>, storeId: Number };
+  const rows = await readRows(
+    db,
+    columns,
+    sql`
+    select id, encode(nonce, 'hex') as nonce, store_id from ingest_object
+    where state = ${waitingStates[state]} and changed_at < clock_timestamp() - make_interval(secs => ${seconds}::int)
+    order by changed_at limit ${limit}`,
+  );
+  return rows.map((row) => ({ ...row, name: objectNameOf(row.id, row.nonce) }));
+};
+
+/** Marks drawn names for deletion: no batch can use them from then on. */
+export const markDrawnObjects = async (db: Executor, objects: readonly DrawnObject[]) => {
+  for (const isOne of namings(objects))
+    await db.execute(sql`
+      update ingest_object set state = 2, changed_at = clock_timestamp() where state = 0 and ${isOne}`);
+};
+
+/** Deletes the rows of objects that were deleted. */
+export const deleteObjectRows = async (db: Executor, objects: readonly DrawnObject[]) => {
+  for (const isOne of namings(objects))
+    await db.execute(sql`delete from ingest_object where state = 2 and ${isOne}`);
+};
+
+/** Returns conditions that hold for objects, one for those of each draw. */
+const namings = (objects: readonly DrawnObject[]): SQL[] =>
+  [...Map.groupBy(objects, ({ nonce }) => nonce)].map(
+    ([nonce, some]) =>
+      sql`nonce = decode(${nonce}, 'hex') and id = any(${`{${some.map(({ id }) => id).join()}}`}::bigint[])`,
+  );
