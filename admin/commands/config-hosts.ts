@@ -12,7 +12,7 @@ import { isUuid } from "#proto/values.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes, refusalError } from "../terminal/exit-codes.ts";
-import { printRows } from "../terminal/output.ts";
+import { firstNames, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action } from "./command.ts";
 import { checkSelection, fleetQueryAtCore } from "./fleet.ts";
@@ -139,7 +139,7 @@ const selector = (
   const [only = ""] = words;
   if (words.length === 1 && isUuid(only.toLowerCase()) && options.all !== true)
     return async () => [{ id: only, identity: only }];
-  checkSelection(words, options, new Date(terminal.clock.now()));
+  checkSelection(terminal, words, options);
   return async (client) => {
     const query = { ...(await fleetQueryAtCore(terminal, client, words)), limit: hostsAtOnceMax };
     const rows = await Array.fromAsync(items(reportFleetHealth, { client, query }));
@@ -148,11 +148,8 @@ const selector = (
   };
 };
 
-const describeHosts = (hosts: readonly Host[]): string => {
-  const first = hosts.slice(0, 3).map(({ identity }) => identity);
-  const others = hosts.length > first.length ? ` and ${hosts.length - first.length} more` : "";
-  return `${hosts.length} ${hosts.length === 1 ? "host" : "hosts"}: ${first.join(", ")}${others}`;
-};
+const describeHosts = (hosts: readonly Host[]): string =>
+  `${hosts.length} ${hosts.length === 1 ? "host" : "hosts"}: ${firstNames(hosts.map(({ identity }) => identity))}`;
 
 const inBatches = async <Row>(
   { err }: Terminal,

@@ -55,11 +55,11 @@ const coreTimeOf = async (client: FleetClient): Promise<number> => {
 
 /** Checks the query of a change. Throws if it selects every host without `all`, as an empty variable of a script would, and for both. */
 export const checkSelection = (
+  { clock }: Pick<Terminal, "clock">,
   words: readonly string[],
   { all = false }: { all?: boolean | undefined },
-  now: Date,
 ): void => {
-  const filter = filterOf(words, now);
+  const filter = filterOf(words, new Date(clock.now()));
   if (all && words.length > 0) throw usageError("--all has every host: leave the query out");
   if (!all && selectsEveryHost(filter))
     throw usageError("this selects every host: add --all if you mean all of them, or a condition");
@@ -67,11 +67,11 @@ export const checkSelection = (
 
 /** Checks the query of a budget, as `checkSelection` does. */
 export const checkQuery = (
-  { clock }: Terminal,
+  terminal: Terminal,
   options: { all?: boolean },
   { query }: { query: string },
 ) => {
-  checkSelection(query === "" ? [] : [query], options, new Date(clock.now()));
+  checkSelection(terminal, query === "" ? [] : [query], options);
   return {};
 };
 

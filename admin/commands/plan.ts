@@ -9,7 +9,13 @@ import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { describeProblem } from "../terminal/describe-problem.ts";
 import { exitCodes, refusalError } from "../terminal/exit-codes.ts";
-import { type Column, type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
+import {
+  type Column,
+  firstNames,
+  type OutputOptions,
+  printRecord,
+  printRows,
+} from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action, GlobalOptions } from "./command.ts";
 
@@ -81,8 +87,8 @@ const readPlan = async (
   return { plan, client, objects, isChecked };
 };
 
-/** The most hosts that a line, and a step in JSON, name. */
-const namedMax = { line: 3, json: 1000 };
+/** The most hosts that a step in JSON names. */
+const namedMax = 1000;
 
 const printPlan = async (
   terminal: Terminal,
@@ -99,7 +105,7 @@ const printPlan = async (
         ...shown,
         ...outcome,
         host_count: hosts.length,
-        hosts: hosts.slice(0, namedMax.json),
+        hosts: hosts.slice(0, namedMax),
       },
     };
   });
@@ -134,10 +140,9 @@ const fieldOf = ({ field, from, to, drift }: FieldChange) =>
   `${field} ${from === null ? "" : `${JSON.stringify(from)} -> `}${JSON.stringify(to)}${drift ? " (drift)" : ""}`;
 
 const hostsOf = (hosts: PlanStep["hosts"]): string[] =>
-  [...Map.groupBy(hosts, ({ change }) => change)].map(([change, group]) => {
-    const named = group.slice(0, namedMax.line).map(({ name }) => name);
-    return `${group.length} ${change}: ${named.join(", ")}${group.length > named.length ? ", …" : ""}`;
-  });
+  [...Map.groupBy(hosts, ({ change }) => change)].map(
+    ([change, group]) => `${group.length} ${change}: ${firstNames(group.map(({ name }) => name))}`,
+  );
 
 const summaryOf = ({ set, steps }: FleetPlan) => {
   const work = steps.filter((step) => step.work !== null);

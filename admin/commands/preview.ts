@@ -2,7 +2,7 @@ import type { FleetClient } from "#client/connect.ts";
 import { type PreviewRolloutResponse, previewRollout } from "#client/index.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
-import { plainLines, printRecord, withoutControls } from "../terminal/output.ts";
+import { firstNames, plainLines, printRecord, withoutControls } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action } from "./command.ts";
 import { checkSelection, fleetQueryOf } from "./fleet.ts";
@@ -35,7 +35,7 @@ export const previewConfigAction: Action<{ all?: boolean }> = async (
   config = "",
   ...words
 ) => {
-  if (options.all === true) checkSelection(words, options, new Date(terminal.clock.now()));
+  if (options.all === true) checkSelection(terminal, words, options);
   const client = connect(terminal, options);
   const preview = await previewOf(terminal, client, {
     configId: await resolveId(client, "config", config),
@@ -55,8 +55,6 @@ const exitCodeOf = ({ will_change, in_other_rollouts }: Preview): AdminExitCode 
 /** Returns a diff without the line above its header and without control characters. */
 const shownDiff = (diff: string) => plainLines(diff.replace(/^=+\n/, "")).trimEnd();
 
-const shownMax = 3;
-
 /** Describes a preview, a line for each fact. */
 export const describePreview = (preview: Preview): string => {
   const { config, hosts, will_change: changing, unchanged, skipped } = preview;
@@ -67,11 +65,10 @@ export const describePreview = (preview: Preview): string => {
     (sum, { config: from, hosts: count }) => sum + (isEqual(from) ? count : 0),
     0,
   );
-  const refused = preview.refused
-    .slice(0, shownMax)
-    .map(({ identity, reason }) => `${identity} (${reason})`)
-    .join(", ");
-  const others = skipped > shownMax ? ` and ${skipped - shownMax} more` : "";
+  const refused = firstNames(
+    preview.refused.map(({ identity, reason }) => `${identity} (${reason})`),
+    skipped,
+  );
   return [
     `Config ${shownConfig(config)} for ${hosts} ${hosts === 1 ? "host" : "hosts"}: ${changeOf(changing, equal)}`,
     ...preview.from.map(
@@ -79,7 +76,7 @@ export const describePreview = (preview: Preview): string => {
         `  ${count} from ${from ? shownConfig(from) : "no config"}${isEqual(from) ? ": only comments or formatting differ" : ""}${(rules ?? []).map(({ rule, change }) => `, rule ${rule} ${change}`).join("")}`,
     ),
     ...(unchanged === 0 ? [] : [`  ${unchanged} ${unchanged === 1 ? "has" : "have"} it already`]),
-    ...(skipped === 0 ? [] : [`  ${skipped} ${areOf(skipped)} skipped: ${refused}${others}`]),
+    ...(skipped === 0 ? [] : [`  ${skipped} ${areOf(skipped)} skipped: ${refused}`]),
     ...preview.unparsable.map(
       ({ version, hosts: count, errors }) =>
         `  ${count} ${count === 1 ? "runs" : "run"} version ${version}, which rejects it: ${errors.join("; ")}`,

@@ -47,7 +47,7 @@ export const createRolloutAction: Action<CreateOptions> = async (
   config = "",
   ...words
 ) => {
-  checkSelection(words, options, new Date(terminal.clock.now()));
+  checkSelection(terminal, words, options);
   const client = connect(terminal, options);
   const configId = await resolveId(client, "config", config);
   const preview = await previewOf(terminal, client, { configId, words });

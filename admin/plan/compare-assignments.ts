@@ -1,7 +1,8 @@
 import { assignCollectorConfig, clearDesiredConfig } from "#client/index.ts";
-import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
+import { type FilterPart, type FleetFilter, partNegatedBy } from "#proto/fleet-health/filter.ts";
 import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
+import { firstNames } from "../terminal/output.ts";
 import type { PlanComparison } from "./compare.ts";
 import { type Defined, type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import { configKey, type FoundHost } from "./fleet-objects.ts";
@@ -17,19 +18,17 @@ import {
 } from "./step.ts";
 
 /** Parts of a filter that an assignment does not change, and that stay as they are between two applies. */
-const lasting: ReadonlySet<string> = new Set(
-  [
-    "text",
-    "device",
-    "hostname",
-    "identity",
-    "platform",
-    "version",
-    "versionRange",
-    "label",
-    "policy",
-  ].flatMap((part) => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}`]),
-);
+const lasting: ReadonlySet<FilterPart> = new Set([
+  "text",
+  "device",
+  "hostname",
+  "identity",
+  "platform",
+  "version",
+  "versionRange",
+  "label",
+  "policy",
+]);
 
 /** Returns the queries of the files' assignments. Ends the command if one of them, or the filter of a watch, is invalid. */
 export const queriesOf = (
@@ -55,11 +54,10 @@ export const queriesOf = (
 };
 
 const faultOfSelection = (filter: FleetFilter, all: boolean) => {
-  const parts = Object.entries(filter).filter(([, value]) => value !== undefined);
+  const parts = Object.keys(filter) as FilterPart[];
   if (all) return parts.length > 0 ? "must be left out with all: true" : undefined;
-  if (selectsEveryHost(filter))
-    return "selects every host: write all: true in its place, or name some";
-  if (parts.every(([part]) => lasting.has(part))) return undefined;
+  if (parts.length === 0) return "selects every host: write all: true in its place, or name some";
+  if (parts.every((part) => lasting.has(partNegatedBy(part) ?? part))) return undefined;
   return "may have label, device, host, identity, platform, version, policy and text: the rest changes by itself";
 };
 
@@ -170,10 +168,7 @@ const wantedConfigs = (
 };
 
 const namedHosts = (hosts: readonly FoundHost[]) =>
-  `${hosts
-    .slice(0, 3)
-    .map(({ identity }) => identity)
-    .join(", ")}${hosts.length > 3 ? ` and ${hosts.length - 3} more` : ""}`;
+  firstNames(hosts.map(({ identity }) => identity));
 
 const stepOf = (hosts: readonly FoundHost[], change: "assigned" | "cleared") => ({
   ...stepDefaults,

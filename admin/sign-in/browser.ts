@@ -1,5 +1,6 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { sha256 } from "#kit/bytes.ts";
 import { minuteMs } from "#kit/clock.ts";
 import { toBase64url } from "#proto/values.ts";
 import { signInError } from "../terminal/exit-codes.ts";
@@ -19,8 +20,7 @@ export const signInByBrowser = async (terminal: Terminal, url: string): Promise<
   const random = () => toBase64url(entropy.bytes(32));
   const codeVerifier = random();
   const state = random();
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(codeVerifier));
-  const challenge = toBase64url(new Uint8Array(digest));
+  const challenge = toBase64url(await sha256(codeVerifier));
 
   const listener = await listenForAnswer(state);
   try {

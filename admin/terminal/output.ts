@@ -187,6 +187,12 @@ export const plainLines = (text: string): string =>
     .map((line) => line.split("\t").map(withoutControls).join("\t"))
     .join("\n");
 
+/** Names the first three of `all`, and how many more there are: `a, b, c and 4 more`. */
+export const firstNames = (names: readonly string[], all = names.length): string => {
+  const first = names.slice(0, 3);
+  return `${first.join(", ")}${all > first.length ? ` and ${all - first.length} more` : ""}`;
+};
+
 /** Writes a text unchanged to a file; to a terminal without control characters, which could hide lines. */
 export const printText = ({ out }: HasOutput, text: string): void =>
   void out.write(out.columns === undefined ? text : plainLines(text));

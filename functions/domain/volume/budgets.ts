@@ -10,7 +10,12 @@ import {
   putBudgetRow,
 } from "#functions/store/volume/budgets.ts";
 import { type BudgetBody, budgetsMax } from "#proto/budget.ts";
-import { type FilterPart, type FleetFilter, filterParts } from "#proto/fleet-health/filter.ts";
+import {
+  type FilterPart,
+  type FleetFilter,
+  filterParts,
+  partNegatedBy,
+} from "#proto/fleet-health/filter.ts";
 import { type AuditEntry, type By, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 
@@ -20,20 +25,20 @@ interface DescribedBudget extends BudgetRow {
 }
 
 /** Properties of a host, not its state: a budget must not depend on its own effect. */
-const budgetParts: ReadonlySet<FilterPart> = new Set(
-  (["device", "hostname", "identity", "label", "platform", "policy"] as const).flatMap(
-    (part): FilterPart[] => [
-      part,
-      `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart,
-    ],
-  ),
-);
+const budgetParts: ReadonlySet<FilterPart> = new Set([
+  "device",
+  "hostname",
+  "identity",
+  "label",
+  "platform",
+  "policy",
+]);
 
 /** Parses the filter of a budget. Throws 422 `validation_failed`. */
 const parseBudgetFilter = (query: string, now: number): FleetFilter => {
   const filter = parseFilter(query, now);
   const errors = (Object.keys(filter) as FilterPart[]).flatMap((part) =>
-    budgetParts.has(part)
+    budgetParts.has(partNegatedBy(part) ?? part)
       ? []
       : [
           {
