@@ -8,11 +8,16 @@ import { closeAccounts } from "#tests/collector/support/queue-accounts.ts";
 import { setUpQueues } from "#tests/collector/support/queue-folder.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { canMount, hasStrace } from "#tests/support/database/failing-reads.ts";
-import { addTexts, openTestQueue, readAll, testRecord as record } from "#tests/support/queue.ts";
+import {
+  addTexts,
+  openTestQueue,
+  readAll,
+  testRecord as record,
+  textsOf,
+} from "#tests/support/queue.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 
-const texts = (queue: Queue) =>
-  readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
+const texts = (queue: Queue) => textsOf(readAll(queue));
 
 /** Expects two records to be dropped and counted while the disk takes nothing, and the others to be kept. */
 const dropsNewest = async (

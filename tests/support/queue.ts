@@ -67,3 +67,7 @@ export const testRecord = (text: string, size = text.length): NewRecord => ({
   attributes: { "file.path": "/var/log/ü.log", "file.offset": "7" },
   payload: new TextEncoder().encode(text.padEnd(size, ".")),
 });
+
+/** Returns the payloads of records as texts. */
+export const textsOf = (records: readonly Pick<NewRecord, "payload">[]): string[] =>
+  records.map(({ payload }) => new TextDecoder().decode(payload));

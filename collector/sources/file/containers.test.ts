@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createTestFiles } from "#tests/collector/support/file-source.ts";
 import { createMemoryTail, type MemoryTailOptions } from "#tests/collector/support/memory-tail.ts";
+import { textsOf } from "#tests/support/queue.ts";
 
 const path = "/var/log/pods/shop_web-7d9f_0d6a6f6e-8f5d-4c38-9d1a-2f0f5f3f0a11/nginx/3.log";
 const streams = ["stdout", "stderr"] as const;
@@ -232,7 +233,7 @@ describe("the log of a container", () => {
           const records = tail.records.filter(
             ({ attributes }) => attributes["log.iostream"] === stream,
           );
-          const found = records.map(({ payload }) => new TextDecoder().decode(payload));
+          const found = textsOf(records);
           const expected = texts[stream];
           expect(found).toEqual(joins ? joinedFrom(expected) : expected);
           const offsets = records.map(({ attributes }) => Number(attributes["file.offset"]));

@@ -16,7 +16,7 @@ import { gzipSync } from "node:zlib";
 import { expect, it } from "vitest";
 import { lines } from "#tests/collector/support/file-source.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { openTestQueue, readAll } from "#tests/support/queue.ts";
+import { openTestQueue, readAll, textsOf } from "#tests/support/queue.ts";
 
 const tailer = join(import.meta.dirname, "../../../tests/slow/queue-crash/tailer.ts");
 
@@ -42,7 +42,7 @@ it("Q1: neither loses nor repeats a line when it is killed with kill -9 while it
     await once(child, "exit");
   }
   const queue = openTestQueue(join(dir, "queue"));
-  const texts = readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
+  const texts = textsOf(readAll(queue));
   await queue.close();
   expect(texts).toHaveLength(rounds * perRound);
   expect(new Set(texts)).toEqual(new Set(lines(1, rounds * perRound)));
@@ -71,7 +71,7 @@ const asDocker = (texts: readonly string[]) =>
 it("Q1: neither loses nor repeats a line of pods when it is killed with kill -9, over the kubelet's rotations and deletions", async () => {
   const dir = newFolder();
   const perRound = 4_000;
-  const textsOf = (pod: string, round: number) =>
+  const linesOf = (pod: string, round: number) =>
     lines(round * perRound + 1, (round + 1) * perRound).map((line) => `${pod} ${line}`);
   const web = join(dir, "pods/shop_web-7d9f_0d6a6f6e-8f5d-4c38-9d1a-2f0f5f3f0a11/nginx");
   const job = join(dir, "pods/shop_job-x2x4x_7c1f6f6e-8f5d-4c38-9d1a-2f0f5f3f0a12/main");
@@ -80,10 +80,10 @@ it("Q1: neither loses nor repeats a line of pods when it is killed with kill -9,
   symlinkSync(json, join(job, "0.log"));
   const written: string[] = [];
   for (const round of [0, 1, 2]) {
-    appendFileSync(join(web, "0.log"), asCri(textsOf("web", round)));
-    appendFileSync(json, asDocker(textsOf("job", round)));
+    appendFileSync(join(web, "0.log"), asCri(linesOf("web", round)));
+    appendFileSync(json, asDocker(linesOf("job", round)));
     for (const pod of ["web", "job"])
-      written.push(...textsOf(pod, round).flatMap((text) => [`${text} out`, `${text} err`]));
+      written.push(...linesOf(pod, round).flatMap((text) => [`${text} out`, `${text} err`]));
     const child = spawn(process.execPath, [tailer, dir, "containers"], {
       stdio: ["ignore", "pipe", "inherit"],
     });
@@ -108,7 +108,7 @@ it("Q1: neither loses nor repeats a line of pods when it is killed with kill -9,
   const queue = openTestQueue(join(dir, "queue"));
   const records = readAll(queue);
   await queue.close();
-  const texts = records.map(({ payload }) => new TextDecoder().decode(payload));
+  const texts = textsOf(records);
   expect(texts).toHaveLength(written.length);
   expect(new Set(texts)).toEqual(new Set(written));
   const pods = records.map(({ attributes }) => attributes["k8s.pod.name"]?.slice(0, 3));

@@ -14,7 +14,7 @@ import { createMounts, HungMountError } from "#collector/files/mounts.ts";
 import { systemClock } from "#kit/clock.ts";
 import { createTestFiles, inOrder, lines, settle } from "#tests/collector/support/file-source.ts";
 import { eventually } from "#tests/support/eventually.ts";
-import { readAll } from "#tests/support/queue.ts";
+import { readAll, textsOf } from "#tests/support/queue.ts";
 import { createCompressedFile } from "./compressed-file.ts";
 import { createSourceFiles } from "./source-files.ts";
 
@@ -36,7 +36,7 @@ const drain = async (check: (read: readonly string[]) => void) => {
   let last = 0;
   await eventually(async () => {
     const found = readAll(files.queue, last);
-    read.push(...found.map(({ payload }) => new TextDecoder().decode(payload)));
+    read.push(...textsOf(found));
     last = found.at(-1)?.sequence ?? last;
     await files.queue.ack(last);
     check(read);
@@ -61,9 +61,7 @@ it("F1: reads every generation that rotated away while the queue was full, also 
 });
 
 it("F2: reads what is kept of ten rotations during a stop, oldest first, and says that lines may be missing", async () => {
-  files.write(1, 10);
-  await files.start();
-  await files.expectTexts(lines(1, 10));
+  await files.begin(10);
   await files.restart({}, () => {
     for (let round = 0; round < 10; round++) {
       writeRound(round, 11);
@@ -73,7 +71,7 @@ it("F2: reads what is kept of ten rotations during a stop, oldest first, and say
   });
   const first = 11 + (10 - kept) * perRound;
   const expected = [...lines(1, 10), ...lines(first, 10 + 10 * perRound), ...lines(40_000, 40_001)];
-  await eventually(() => expect(files.queue.stats().records).toBe(expected.length));
+  await files.expectCount(expected.length);
   expect(files.texts()).toEqual(expected);
   expect(files.queue.stats()).toMatchObject({ fileGaps: 1 });
 });
@@ -101,9 +99,7 @@ it("F1: closes the oldest deleted files unread when they hold more than they may
 });
 
 it("F1: reads as much of a compressed generation as it may, and counts the rest as a gap", async () => {
-  files.write(1, 10);
-  await files.start();
-  await files.expectTexts(lines(1, 10));
+  await files.begin(10);
   await files.source?.stop();
   files.rename("app.log", "app.log.1");
   files.write(11, 1_000);
@@ -124,7 +120,7 @@ it("F3: neither repeats nor skips a line when device and inode numbers change", 
   files.write(1, 10);
   files.write(1, 10, "other.log");
   await files.start();
-  await eventually(() => expect(files.queue.stats().records).toBe(20));
+  await files.expectCount(20);
   await files.source?.stop();
   const saved = files.queue.checkpoints("file");
   const positions = [...saved].filter(([key]) => /^\d+:/.test(key));
@@ -137,7 +133,7 @@ it("F3: neither repeats nor skips a line when device and inode numbers change", 
   });
   files.write(11, 12);
   await files.start();
-  await eventually(() => expect(files.queue.stats().records).toBe(22));
+  await files.expectCount(22);
   await settle();
   expect(files.queue.stats()).toMatchObject({ records: 22, fileGaps: 0 });
 });
@@ -145,16 +141,14 @@ it("F3: neither repeats nor skips a line when device and inode numbers change", 
 it("F5: files wait in turn for descriptors, the oldest first, and all are read", async () => {
   for (let file = 0; file < 12; file++) files.write(file + 1, file + 1, `m${file}.log`);
   await files.start({ maxHeldFiles: 3 });
-  await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
+  await files.expectLines(12);
   files.write(13, 13, "m0.log");
   await eventually(() => expect(files.texts()).toContain("line 13"));
   expect(files.source?.counters?.().files).toBeLessThanOrEqual(3);
 });
 
 it("F7: skips and counts the hole of NULs that a truncation leaves under a writer that keeps its offset", async () => {
-  files.write(1, 10);
-  await files.start();
-  await files.expectTexts(lines(1, 10));
+  await files.begin(10);
   truncateSync(files.log());
   await settle();
   writeFileSync(files.log(), "line 11\n", { flag: "r+" });
@@ -198,7 +192,7 @@ it("F6: stores a last line without its end after a while, marked as one that may
 it("F5: leaves descriptors for everything else when the process has few of them", async () => {
   for (let file = 0; file < 12; file++) files.write(file + 1, file + 1, `m${file}.log`);
   await files.start({}, createSourceFiles(createMounts(systemClock), 4));
-  await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
+  await files.expectLines(12);
   expect(files.source?.counters?.().files).toBeLessThanOrEqual(4);
 });
 
@@ -254,13 +248,13 @@ it("reads every other file, at its pace, beside one that cannot be read, and tha
   files.write(1, 2, "broken.log");
   files.write(3, 20_000);
   await files.start({}, { ...real, open });
-  await eventually(() => expect(files.queue.stats().records).toBe(19_998));
+  await files.expectCount(19_998);
   files.write(20_001, 20_002, "later.log");
-  await eventually(() => expect(files.queue.stats().records).toBe(20_000));
+  await files.expectCount(20_000);
   expect(files.source?.warnings?.()).toMatchObject([
     { code: "unreadable", path: files.log("broken.log") },
   ]);
   isBroken = false;
-  await eventually(() => expect(files.queue.stats().records).toBe(20_002));
+  await files.expectCount(20_002);
   expect(inOrder(files.texts())).toEqual(lines(1, 20_002));
 });

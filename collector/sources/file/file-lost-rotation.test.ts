@@ -22,15 +22,10 @@ const expectNoMore = async (last: number) => {
   await settle();
   expect(inOrder(files.texts())).toEqual(lines(1, last));
 };
-const begin = async () => {
-  files.write(1, 50);
-  await files.start();
-  await files.expectTexts(lines(1, 50));
-};
 
 describe("K7: rotation while the collector is stopped", () => {
   it("twice by rename: reads the file between, too", async () => {
-    await begin();
+    await files.begin(50);
     await files.restart({}, () => {
       files.write(51, 60);
       files.rename("app.log", "app.log.1");
@@ -45,7 +40,7 @@ describe("K7: rotation while the collector is stopped", () => {
   });
 
   it("by rename, and compressed: reads the end of the first file and the one between", async () => {
-    await begin();
+    await files.begin(50);
     await files.restart({}, () => {
       files.write(51, 60);
       files.rename("app.log", "app.log.2");
@@ -60,7 +55,7 @@ describe("K7: rotation while the collector is stopped", () => {
   });
 
   it("into a file that is gone: counts a gap", async () => {
-    await begin();
+    await files.begin(50);
     await files.restart({}, () => {
       files.write(51, 60);
       unlinkSync(files.log());
@@ -73,7 +68,7 @@ describe("K7: rotation while the collector is stopped", () => {
   it("leaves older generations, copies and files of other names alone", async () => {
     for (const age of [1, 2, 3]) writeFileSync(files.log(`app.log.${age}`), `older ${age}\n`);
     for (const age of [3, 2]) files.gzip(`app.log.${age}`);
-    await begin();
+    await files.begin(50);
     await expectNoMore(50);
     await files.restart({}, () => {
       files.write(51, 60);
@@ -89,7 +84,7 @@ describe("K7: rotation while the collector is stopped", () => {
 
 describe("K7: rotation while the collector runs", () => {
   it("four times by rename between two looks at the directory: reads every file", async () => {
-    await begin();
+    await files.begin(50);
     for (let round = 1; round <= 4; round++) {
       files.rotate();
       files.write(round * 50 + 1, round * 50 + 50);
@@ -98,7 +93,7 @@ describe("K7: rotation while the collector runs", () => {
   });
 
   it("by copy and truncate between two reads: reads the end of each copy", async () => {
-    await begin();
+    await files.begin(50);
     for (let round = 1; round <= 3; round++) {
       files.write(round * 50 + 1, round * 50 + 50);
       files.copyAndTruncate();
@@ -110,7 +105,7 @@ describe("K7: rotation while the collector runs", () => {
   });
 
   it("by rename, by copy and truncate, and by rename again: reads no copy twice, also after a restart", async () => {
-    await begin();
+    await files.begin(50);
     files.rotate();
     files.write(51, 100);
     await files.expectLines(100);
@@ -131,7 +126,7 @@ describe("K7: rotation while the collector runs", () => {
   });
 
   it("by copy and truncate before anything was read since the last time: reads each copy", async () => {
-    await begin();
+    await files.begin(50);
     files.copyAndTruncate();
     await settle();
     for (let last = 50; last < 80; last += 10) {
@@ -151,7 +146,7 @@ describe("K7: rotation while the collector runs", () => {
         expect([...files.queue.checkpoints("file").keys()]).toContain(`${dev}:${ino}`),
       );
     };
-    await begin();
+    await files.begin(50);
     for (let last = 50; last < 170; last += 20) {
       // Found before anything is in it, then compressed before it is read; and compressed before it is found.
       files.write(last + 1, last + 10);
@@ -169,7 +164,7 @@ describe("K7: rotation while the collector runs", () => {
   });
 
   it("by truncation without a copy: counts the bytes that it had seen and not stored", async () => {
-    await begin();
+    await files.begin(50);
     appendFileSync(files.log(), "no line end");
     await settle();
     truncateSync(files.log());

@@ -19,11 +19,6 @@ beforeEach(() => {
 
 afterEach(() => files.end());
 
-const begin = async (last: number) => {
-  files.write(1, last);
-  await files.start();
-  await files.expectTexts(lines(1, last));
-};
 const pod = (name: string) => join(files.dir, "pods", name);
 /** Begins at a link to the first of the pods' files, which has a line. */
 const beginLinked = async () => {
@@ -47,7 +42,7 @@ describe("links and directories", () => {
     symlinkSync(pod("1"), files.log("next"));
     renameSync(files.log("next"), files.log());
     appendFileSync(pod("0"), "line 2\nline 3\n");
-    await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 4)));
+    await files.expectLines(4);
     expectOneName();
   });
 
@@ -58,7 +53,7 @@ describe("links and directories", () => {
       renameSync(pod("0"), pod("0.1"));
       writeFileSync(pod("0"), "line 3\n");
     });
-    await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 3)));
+    await files.expectLines(3);
   });
 
   it("read the files of a new directory from their start, also with start_at end", async () => {
@@ -85,17 +80,17 @@ describe("links and directories", () => {
 
 describe("rotation", () => {
   it("by rename: reads the old file to its end, and the new one from its start", async () => {
-    await begin(5);
+    await files.begin(5);
     files.write(6, 8);
     renameSync(files.log(), files.log("app.log.1"));
     appendFileSync(files.log("app.log.1"), "line 9\n");
     files.write(10, 12);
-    await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
+    await files.expectLines(12);
     expectOneName();
   });
 
   it("by truncation: is detected also when the file has grown past the old offset", async () => {
-    await begin(5);
+    await files.begin(5);
     writeFileSync(files.log(), `${lines(100, 150).join("\n")}\n`);
     await files.expectTexts([...lines(1, 5), ...lines(100, 150)]);
   });
@@ -110,11 +105,11 @@ describe("rotation", () => {
       renameSync(files.log(), files.log("app.log.1"));
       files.write(11, 12);
     });
-    await eventually(() => expect(files.texts().toSorted()).toEqual(lines(6, 12).toSorted()));
+    await files.expectLines(12, 6);
   });
 
   it("by deletion: reads the file to its end, with its incomplete last line, and deletes the checkpoint", async () => {
-    await begin(2);
+    await files.begin(2);
     appendFileSync(files.log(), "line 3\nline 4");
     unlinkSync(files.log());
     await files.expectTexts(lines(1, 3));

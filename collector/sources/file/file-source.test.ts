@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestFiles, lines, settle } from "#tests/collector/support/file-source.ts";
 import { eventually } from "#tests/support/eventually.ts";
-import { readAll } from "#tests/support/queue.ts";
+import { readAll, textsOf } from "#tests/support/queue.ts";
 
 let files: ReturnType<typeof createTestFiles>;
 
@@ -67,7 +67,7 @@ describe("lines", () => {
   it("in large numbers arrive once and in order", async () => {
     files.write(1, 20_000);
     await files.start();
-    await eventually(() => expect(files.queue.stats().records).toBe(20_000));
+    await files.expectCount(20_000);
     expect(files.texts()).toEqual(lines(1, 20_000));
   });
 });
@@ -85,15 +85,13 @@ describe("the selection of files", () => {
       files.write(8, 9);
       files.write(10, 11, "another.log");
     });
-    await eventually(() => expect(files.texts().toSorted()).toEqual(lines(4, 11).toSorted()));
+    await files.expectLines(11, 4);
   });
 
   it("reports once a file whose name is not UTF-8, which it cannot open", async () => {
     const [before = "", after = ""] = files.log("m*.log").split("*");
     writeFileSync(Buffer.from(`${before}\u00fc${after}`, "latin1"), "one\n");
-    files.write(1, 1);
-    await files.start();
-    await files.expectTexts(lines(1, 1));
+    await files.begin(1);
     expect(files.logged.lines.map(({ fields }) => fields)).toContainEqual(
       expect.objectContaining({ reason: "its name is not UTF-8", path: files.log("m\ufffd.log") }),
     );
@@ -150,9 +148,7 @@ describe("the selection of files", () => {
 
 describe("restart", () => {
   it("continues after the stored lines", async () => {
-    files.write(1, 1000);
-    await files.start();
-    await files.expectTexts(lines(1, 1000));
+    await files.begin(1000);
     await files.restart({}, () => files.write(1001, 1100));
     await files.expectTexts(lines(1, 1100));
   });
@@ -166,9 +162,7 @@ describe("restart", () => {
   });
 
   it("reads a file with the reused inode of a followed one from its start", async () => {
-    files.write(1, 3);
-    await files.start();
-    await files.expectTexts(lines(1, 3));
+    await files.begin(3);
     // A reused inode looks like the same inode with other contents.
     await files.restart({}, () =>
       writeFileSync(files.log(), "something else entirely, and longer than before\n"),
@@ -177,9 +171,7 @@ describe("restart", () => {
   });
 
   it("survives a malformed checkpoint", async () => {
-    files.write(1, 3);
-    await files.start();
-    await files.expectTexts(lines(1, 3));
+    await files.begin(3);
     const key =
       [...files.queue.checkpoints("file").keys()].find((candidate) => /^\d+:/.test(candidate)) ??
       "";
@@ -199,7 +191,7 @@ describe("a queue that", () => {
     let last = 0;
     await eventually(async () => {
       const found = readAll(files.queue, last).slice(0, 500);
-      read.push(...found.map(({ payload }) => new TextDecoder().decode(payload)));
+      read.push(...textsOf(found));
       last = found.at(-1)?.sequence ?? last;
       await files.queue.ack(last);
       expect(files.queue.stats().bytes).toBeLessThanOrEqual(1_000_000);

@@ -5,7 +5,7 @@ import { createMounts } from "#collector/files/mounts.ts";
 import { systemClock } from "#kit/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { decodeRecords, encodeBlock } from "#tests/support/queue.ts";
+import { decodeRecords, encodeBlock, textsOf } from "#tests/support/queue.ts";
 import { noPrint } from "./position.ts";
 import { createSourceFiles } from "./source-files.ts";
 import { createTailReader } from "./tail.ts";
@@ -38,9 +38,7 @@ it("does not read from the old offset of a file that is rewritten between the ch
       append: async (batch) => {
         if (!("count" in batch)) expect.fail("a tail appends lines");
         const { envelopes } = encodeBlock(batch, 1);
-        lines.push(
-          ...decodeRecords(envelopes).map(({ payload }) => new TextDecoder().decode(payload)),
-        );
+        lines.push(...textsOf(decodeRecords(envelopes)));
         return "stored";
       },
       clock: systemClock,

@@ -23,7 +23,7 @@ import { systemClock } from "#kit/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { openTestQueue, readAll } from "#tests/support/queue.ts";
+import { openTestQueue, readAll, textsOf } from "#tests/support/queue.ts";
 
 const sourceFiles = createSourceFiles(createMounts(systemClock));
 
@@ -70,8 +70,16 @@ export const createTestFiles = (given?: Queue) => {
   };
   open();
   const records = () => readAll(queue);
-  const texts = () => records().map(({ payload }) => new TextDecoder().decode(payload));
+  const texts = () => textsOf(records());
   const log = (name = "app.log") => join(dir, "logs", name);
+  const write = (from: number, to: number, name?: string) =>
+    appendFileSync(
+      log(name),
+      lines(from, to)
+        .map((line) => `${line}\n`)
+        .join(""),
+    );
+  const expectTexts = (expected: string[]) => eventually(() => expect(texts()).toEqual(expected));
   const rename = (from: string, to: string) => renameSync(log(from), log(to));
   /** Gives each generation the next number, up to `kept`. */
   const shift = (kept = 9) => {
@@ -114,17 +122,19 @@ export const createTestFiles = (given?: Queue) => {
     log,
     records,
     texts,
-    write: (from: number, to: number, name?: string) =>
-      appendFileSync(
-        log(name),
-        lines(from, to)
-          .map((line) => `${line}\n`)
-          .join(""),
-      ),
-    expectTexts: (expected: string[]) => eventually(() => expect(texts()).toEqual(expected)),
+    write,
+    expectTexts,
     /** Waits until all lines up to `last` have arrived once, in any order. */
-    expectLines: (last: number) =>
-      eventually(() => expect(inOrder(texts())).toEqual(lines(1, last))),
+    expectLines: (last: number, from = 1) =>
+      eventually(() => expect(inOrder(texts())).toEqual(lines(from, last))),
+    /** Waits until so many records are stored. */
+    expectCount: (count: number) => eventually(() => expect(queue.stats().records).toBe(count)),
+    /** Starts with so many lines in the log, and waits until they are stored. */
+    begin: async (last: number, ...options: Parameters<typeof start>) => {
+      write(1, last);
+      await start(...options);
+      await expectTexts(lines(1, last));
+    },
     rename,
     rotate: (kept?: number) => {
       shift(kept);

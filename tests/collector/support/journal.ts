@@ -8,7 +8,7 @@ import type { Source } from "#collector/sources/source.ts";
 import { type Clock, systemClock } from "#kit/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder, whenDone } from "#tests/support/new-folder.ts";
-import { openTestQueue, readAll } from "#tests/support/queue.ts";
+import { openTestQueue, readAll, textsOf } from "#tests/support/queue.ts";
 
 const standIn = fileURLToPath(new URL("./stand-in-journalctl.ts", import.meta.url));
 
@@ -109,6 +109,6 @@ export const createTestJournal = (given?: Queue) => {
     runs: () => readFileSync(file("runs"), "utf8").trim().split("\n"),
     /** Returns the process id of the last run. */
     pid: () => Number(readFileSync(file("pid"), "utf8")),
-    texts: () => records().map(({ payload }) => new TextDecoder().decode(payload)),
+    texts: () => textsOf(records()),
   };
 };

@@ -9,7 +9,7 @@ import type { LogFile } from "#collector/sources/file/source-files.ts";
 import { createTailReader } from "#collector/sources/file/tail.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { decodeRecords, encodeBlock, type StoredRecord } from "#tests/support/queue.ts";
+import { decodeRecords, encodeBlock, type StoredRecord, textsOf } from "#tests/support/queue.ts";
 
 /** How a tail in memory reads. */
 export interface MemoryTailOptions {
@@ -112,7 +112,7 @@ export const createMemoryTail = async ({
       await read();
     },
     finish: () => reader.finish(tail, buffer, signal),
-    texts: () => records.map(({ payload }) => new TextDecoder().decode(payload)),
+    texts: () => textsOf(records),
     parts: () =>
       records.map(({ attributes }) => [attributes["file.part"], attributes["file.partial"]]),
     offsets: () => records.map(({ attributes }) => Number(attributes["file.offset"])),

@@ -10,7 +10,7 @@ import { systemClock } from "#kit/clock.ts";
 import { splitHostPort } from "#proto/collector-config/sources.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { openTestQueue, readAll } from "#tests/support/queue.ts";
+import { openTestQueue, readAll, textsOf } from "#tests/support/queue.ts";
 
 const anyPort = "127.0.0.1:0";
 
@@ -50,7 +50,7 @@ export const startTestSyslog = async ({
       append = other;
     },
     records: () => readAll(queue),
-    texts: () => readAll(queue).map(({ payload }) => new TextDecoder().decode(payload)),
+    texts: () => textsOf(readAll(queue)),
     counters: () => source.counters?.() ?? {},
     /** Returns the port of a transport. */
     port: (transport: "tcp" | "udp") => splitHostPort(source.addresses[transport] ?? "")?.port ?? 0,

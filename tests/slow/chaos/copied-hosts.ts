@@ -5,7 +5,7 @@ import type { Queue } from "#collector/queue/queue.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { openTestQueue, readAll } from "#tests/support/queue.ts";
+import { openTestQueue, readAll, textsOf } from "#tests/support/queue.ts";
 
 const appendMs = 50;
 const recordsPerAppend = 5;
@@ -193,7 +193,7 @@ const run = (
       end.abort(new Error("stop"));
       await forwarding;
       noteFork();
-      const left = readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
+      const left = textsOf(readAll(queue));
       await queue.close();
       return left;
     },

@@ -10,6 +10,7 @@ import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts"
 import { systemClock } from "#kit/clock.ts";
 import type { RunningNats } from "#scripts/lab/nats-servers.ts";
 import { waitUntil } from "#scripts/lab/wait-until.ts";
+import { textsOf } from "#tests/support/queue.ts";
 
 /** The settings of a test's streams. No disk fails, so what a server holds in memory is as good as synced. */
 export const streamSettings: StreamSettings = {
@@ -109,7 +110,7 @@ export const readStream = async (nats: RunningNats, stream = streamSettings.stre
         headers: Object.fromEntries(head.keys().map((name) => [name, head.get(name)])),
         envelopes,
         sequences: envelopes.map(({ sequence }) => Number(sequence)),
-        texts: envelopes.map(({ payload }) => new TextDecoder().decode(payload)),
+        texts: textsOf(envelopes),
       });
     }
     // A server of 2.9 may count more as pending than there is.
