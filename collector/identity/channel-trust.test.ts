@@ -1,4 +1,4 @@
-import { createHash, X509Certificate } from "node:crypto";
+import { hash, X509Certificate } from "node:crypto";
 import { chmod, mkdir, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -33,7 +33,7 @@ const ended = await pemOf("Ended", { notAfter: new Date("2026-02-01") });
 const publish = (number: number, pem: string, over = {}) => ({
   number,
   pem,
-  sha256: createHash("sha256").update(pem).digest("hex"),
+  sha256: hash("sha256", pem),
   ...over,
 });
 const withFile: ServerTrust = { caFile: file };

@@ -1,4 +1,4 @@
-import { createHash, createPrivateKey, createPublicKey, verify } from "node:crypto";
+import { createPrivateKey, createPublicKey, hash, verify } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
@@ -91,7 +91,7 @@ it.each([
       identity: signer.identity,
       certificateSha256: signer.fingerprintSha256,
       sentAt: received.sent_at,
-      bodySha256: createHash("sha256").update(canonicalBody(received)).digest("hex"),
+      bodySha256: hash("sha256", canonicalBody(received)),
     });
     const check = (text: string) =>
       verify(

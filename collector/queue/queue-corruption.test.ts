@@ -19,15 +19,14 @@ import { takeAccounts, testSigner } from "#tests/collector/support/queue-account
 import { setUpQueues } from "#tests/collector/support/queue-folder.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { addTexts, readAll, testRecord as record } from "#tests/support/queue.ts";
+import { addTexts, readAll, testRecord as record, textsOf } from "#tests/support/queue.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 import { readQueueStats } from "./stats.ts";
 
 const { dirOf, open } = setUpQueues();
 const database = () => join(dirOf(), "queue.db");
 const limits = { maxDiskUsageBytes: 1e8, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400 };
-const texts = (queue: Queue) =>
-  readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
+const texts = (queue: Queue) => textsOf(readAll(queue));
 
 /** Stores 60 records over many pages, and closes the queue. */
 const fill = async () => {

@@ -1,5 +1,5 @@
 /* Seals accounts: each gets its number in the chain of its queue, the hash of the one before, and the host's signature. */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { accountPayload, sourceRefusals } from "#proto/completeness/account.ts";
 import { accountBodyMessage } from "#proto/gen/ingest-messages.ts";
 import type { AccountContent } from "./account-content.ts";
@@ -34,7 +34,7 @@ export const sealAccounts = (
     const isSameQueue = before?.queueId.toHex() === queueId.toHex();
     const number = isSameQueue ? (before?.sealed.number ?? 0) + 1 : 1;
     const previousSha256 = before
-      ? createHash("sha256").update(accountPayload(before.sealed.body)).digest()
+      ? hash("sha256", accountPayload(before.sealed.body), "buffer")
       : new Uint8Array();
     const previousQueueId = isSameQueue || before === undefined ? new Uint8Array() : before.queueId;
     const place = { hostId, queueId, number, previousSha256, previousQueueId, certificateSha256 };

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
@@ -15,7 +15,7 @@ it("U2: the same images give the same archive under one index, whatever buildah 
       const layout = args[args.indexOf("--output") + 1] ?? "";
       await mkdir(join(layout, "blobs/sha256"), { recursive: true });
       const add = async (text: string) => {
-        const digest = createHash("sha256").update(text).digest("hex");
+        const digest = hash("sha256", text);
         await writeFile(join(layout, "blobs/sha256", digest), text);
         return { digest: `sha256:${digest}`, size: text.length };
       };

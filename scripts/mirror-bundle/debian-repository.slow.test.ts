@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { appendFile, copyFile, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { expect, it } from "vitest";
@@ -32,7 +32,7 @@ it.skipIf(!tools.every((tool) => findProgram(tool)))(
       });
       await copyFile(path, join(folder, basename(path)));
       const bytes = await readFile(path);
-      const sha256 = createHash("sha256").update(bytes).digest("hex");
+      const sha256 = hash("sha256", bytes);
       artifacts.push({
         path: basename(path),
         kind: "debian-package",

@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { appendFile, cp, mkdir, readdir, readFile, rm, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -52,7 +52,7 @@ it("has the image of the database, too, if it is the one that Compose pins", asy
   await expect(write()).rejects.toMatchObject({
     details: [expect.stringContaining("images/database.oci.tar is sha256:")],
   });
-  const digest = createHash("sha256").update("{}").digest("hex");
+  const digest = hash("sha256", "{}");
   const pin = `image: \${SVC_POSTGRES_IMAGE:-docker.io/library/postgres:18.4-bookworm@sha256:${digest}}\n`;
   await writeFile(join(release, "deploy/compose.yaml"), pin);
   await writeChecksums(release);

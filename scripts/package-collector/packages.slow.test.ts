@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { mkdir, readFile, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
@@ -132,13 +132,10 @@ describe.skipIf(!tools.every((tool) => findProgram(tool)))(
         const hashes: string[] = [];
         for (const folder of ["first", "second-folder"])
           hashes.push(
-            createHash("sha256")
-              .update(
-                await readFile(
-                  await buildSample(formats[name], folder, { platform: "linux-arm64" }),
-                ),
-              )
-              .digest("hex"),
+            hash(
+              "sha256",
+              await readFile(await buildSample(formats[name], folder, { platform: "linux-arm64" })),
+            ),
           );
         expect(hashes[1]).toBe(hashes[0]);
       },

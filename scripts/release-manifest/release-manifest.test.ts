@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import * as nodeFiles from "node:fs/promises";
 import {
   appendFile,
@@ -88,7 +88,7 @@ it("writes sizes and digests, sorted, and only the manifest", async () => {
     format: "svc.release-manifest.v1",
     version: "1.2.3-rc.1+build.5",
   });
-  const sha256 = createHash("sha256").update("deb").digest("hex");
+  const sha256 = hash("sha256", "deb");
   expect(manifest.artifacts[0]).toEqual({ ...sample().artifacts[0], size_bytes: 3, sha256 });
   expect(manifest.artifacts.map(({ path }: { path: string }) => path)).toEqual([
     "pool/collector.deb",

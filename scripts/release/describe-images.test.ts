@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -49,7 +49,7 @@ const describeImage = async (
   const dir = join(archive, "..");
   const packed: PackedFile[] = [];
   const add = async (content: Buffer | string) => {
-    const digest = createHash("sha256").update(content).digest("hex");
+    const digest = hash("sha256", content);
     await writeFile(join(dir, digest), content);
     packed.push({ name: `blobs/sha256/${digest}`, from: join(dir, digest) });
     return { digest: `sha256:${digest}` };
@@ -92,7 +92,7 @@ it("lists what an image contains beside its program: Node with its digest, and t
     },
     {
       name: "node",
-      hashes: [{ alg: "SHA-256", content: createHash("sha256").update("a program").digest("hex") }],
+      hashes: [{ alg: "SHA-256", content: hash("sha256", "a program") }],
     },
   ]);
 });

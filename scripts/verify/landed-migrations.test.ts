@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
@@ -66,7 +66,7 @@ const createRepository = (dir = inTemporaryFolder()) => {
   };
 };
 const namesOf = (revisions: readonly LandedRevision[]) => revisions.map(({ name }) => name);
-const sha256Of = (text: string) => createHash("sha256").update(text).digest("hex");
+const sha256Of = (text: string) => hash("sha256", text);
 const a = "create table a ();";
 const b = "create table b ();";
 

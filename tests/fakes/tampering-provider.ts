@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from "jose";
@@ -42,9 +42,7 @@ export const startTamperingProvider = async (options: { subject: string; now(): 
     const form = new URLSearchParams(await text(request));
     const grant = grants.get(form.get("code") ?? "");
     grants.delete(form.get("code") ?? "");
-    const challenge = createHash("sha256")
-      .update(form.get("code_verifier") ?? "")
-      .digest("base64url");
+    const challenge = hash("sha256", form.get("code_verifier") ?? "", "base64url");
     const basic = `Basic ${btoa("svc-web:a+client+secret")}`;
     if (request.headers.authorization !== basic)
       return { status: 401, body: '{"error":"invalid_client"}' };

@@ -2,14 +2,7 @@
  * Certificates of hosts, with Ed25519 keys that follow from their names: their signatures are the same in each run. And cryptography that
  * answers at once, since what the thread pool answers has no place in virtual time.
  */
-import {
-  createHash,
-  createPrivateKey,
-  createPublicKey,
-  type KeyObject,
-  sign,
-  verify,
-} from "node:crypto";
+import { createPrivateKey, createPublicKey, hash, type KeyObject, sign, verify } from "node:crypto";
 import { type Cryptography, writeSignatureAlgorithm } from "#functions/signer/cryptography.ts";
 import { tag, writeDer, writeTime, writeUnsigned } from "#proto/certificate-der.ts";
 
@@ -26,7 +19,7 @@ export interface HostKey {
 /** PKCS#8 of an Ed25519 key, up to the 32 bytes of its seed. */
 const keyHead = Buffer.from("302e020100300506032b657004220420", "hex");
 const keys = new Map<string, HostKey>();
-const sha256 = (data: string | Uint8Array): Buffer => createHash("sha256").update(data).digest();
+const sha256 = (data: string | Uint8Array): Buffer => hash("sha256", data, "buffer");
 
 /** Returns the key of a host. */
 export const keyOfHost = (identity: string): HostKey => {

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 
 const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
 
@@ -7,7 +7,7 @@ export const consentRequest = {
   response_type: "code",
   client_id: "svc-admin",
   redirect_uri: "http://127.0.0.1:49152/callback",
-  code_challenge: createHash("sha256").update(verifier).digest("base64url"),
+  code_challenge: hash("sha256", verifier, "base64url"),
   code_challenge_method: "S256",
   state: "a-state-of-sixteen",
   client_name: "svc-admin on <lovelace>",

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { dirname } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import * as v from "valibot";
@@ -83,7 +83,7 @@ export const printOf = (content: Uint8Array): Print =>
     ? noPrint
     : {
         bytes: content.length,
-        sha256: createHash("sha256").update(content).digest("hex"),
+        sha256: hash("sha256", content),
       };
 
 /** Reports whether bytes have a fingerprint. */

@@ -1,4 +1,4 @@
-import { createHash, createPrivateKey } from "node:crypto";
+import { createPrivateKey, hash } from "node:crypto";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { beforeEach, describe, expect, it } from "vitest";
 import { signBytes } from "#collector/management/signed-request.ts";
@@ -35,8 +35,7 @@ beforeEach(async () => {
   await test.clock.advance(hour + hourMs + 1_000 - test.clock.now());
 });
 
-const fingerprintOf = ({ certificate }: TestCollector) =>
-  createHash("sha256").update(certificate).digest();
+const fingerprintOf = ({ certificate }: TestCollector) => hash("sha256", certificate, "buffer");
 const callerOf = (of: TestCollector) => ({
   identity: of.identity,
   fingerprintSha256: fingerprintOf(of).toHex(),
@@ -44,7 +43,7 @@ const callerOf = (of: TestCollector) => ({
 });
 /** What names an account in the one that follows it. */
 const digestOf = (body: Uint8Array) =>
-  Uint8Array.from(createHash("sha256").update(accountPayload(body)).digest());
+  Uint8Array.from(hash("sha256", accountPayload(body), "buffer"));
 const taken = (through: bigint) => ({ through, refused: "" });
 /** An id that the queue had before. */
 const earlier = new Uint8Array(16).fill(1);

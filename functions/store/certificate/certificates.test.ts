@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
 import { createTestToken } from "#tests/support/collector.ts";
@@ -11,7 +11,7 @@ const token = await createTestToken(test);
 
 const enroll = async (deviceId: string) => {
   const host = await token.enroll(deviceId);
-  return { ...host, fingerprint: createHash("sha256").update(host.certificate).digest("hex") };
+  return { ...host, fingerprint: hash("sha256", host.certificate) };
 };
 const revoke = (db: Executor, identityId: string) =>
   updateIdentityCertificatesRevoked(db, identityId, new Date(test.clock.now()));

@@ -1,4 +1,4 @@
-import { createHash, createPrivateKey } from "node:crypto";
+import { createPrivateKey, hash } from "node:crypto";
 import { expect, onTestFinished } from "vitest";
 import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
 import { signBytes } from "#collector/management/signed-request.ts";
@@ -76,7 +76,7 @@ export const startAccountingHost = async ({
   const key = createPrivateKey(client.key);
   const signer: AccountSigner = {
     hostId: accountingHost,
-    certificateSha256: createHash("sha256").update(client.der).digest(),
+    certificateSha256: hash("sha256", client.der, "buffer"),
     sign: (payload) => signBytes(key, payload),
   };
   const log = createTestLog();

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { rename, writeFile } from "node:fs/promises";
 import { isUsable, loadConfig } from "#collector/config/load-config.ts";
 import { superviseCollector } from "#collector/runtime/supervisor.ts";
@@ -155,7 +155,7 @@ export const createRunningCollector = async (
     publish: (channel: CaChannel, pem: string, over: Partial<CaBundle> = {}) => {
       bundles[channel] = {
         number: (bundles[channel]?.number ?? 0) + 1,
-        sha256: createHash("sha256").update(pem).digest("hex"),
+        sha256: hash("sha256", pem),
         pem,
         published_at: "2026-06-01T12:00:00.000Z",
         ...over,

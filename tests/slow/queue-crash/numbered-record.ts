@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 
 /** Creates the record of a number. Its payload is derived from the number, so that a torn record is detected. */
 export const numberedRecord = (number: number) => ({
@@ -6,8 +6,5 @@ export const numberedRecord = (number: number) => ({
   observedAtMs: 1,
   source: "crash",
   attributes: { number: `${number}` },
-  payload: createHash("sha256")
-    .update(`${number}`)
-    .digest()
-    .subarray(0, 1 + (number % 32)),
+  payload: hash("sha256", `${number}`, "buffer").subarray(0, 1 + (number % 32)),
 });

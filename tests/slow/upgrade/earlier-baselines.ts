@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import history from "#drizzle/migrations/history.json" with { type: "json" };
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
@@ -107,7 +107,7 @@ const insertHost = async (sql: SqlClient) => {
   `);
 };
 
-const sha256Of = (text: string) => createHash("sha256").update(text).digest("hex");
+const sha256Of = (text: string) => hash("sha256", text);
 
 /** Results of the driver carry their statement. */
 const plain = (rows: readonly unknown[] | undefined) => JSON.stringify(rows);

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -78,7 +78,7 @@ const schemaOf = async (commit: string) => {
   const applied = files.filter(
     (line) => line.endsWith(".sql") && !line.endsWith("/0000_baseline_edits.sql"),
   );
-  return createHash("sha256").update(applied.join("\n")).digest("hex");
+  return hash("sha256", applied.join("\n"));
 };
 
 /** A revision in a working tree of its own, with its dependencies. */

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { isDeepStrictEqual } from "node:util";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
@@ -69,7 +69,7 @@ const digestsIn = async (folder: string): Promise<Map<string, string>> => {
   const names = (await readdir(folder)).filter((name) => name.endsWith(".sql")).sort();
   const digests = names.map(async (name) => {
     const text = await readFile(`${folder}/${name}`, "utf8");
-    return [name.slice(0, -4), createHash("sha256").update(text).digest("hex")] as const;
+    return [name.slice(0, -4), hash("sha256", text)] as const;
   });
   return new Map(await Promise.all(digests));
 };

@@ -1,10 +1,10 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { buffer } from "node:stream/consumers";
 import { pack } from "tar-stream";
 
 const imageManifest = JSON.stringify({ schemaVersion: 2 });
-const digestOf = (text: string) => createHash("sha256").update(text).digest("hex");
+const digestOf = (text: string) => hash("sha256", text);
 
 /** The digest of the image that `writeImageArchive` writes. */
 export const sampleImageDigest = digestOf(imageManifest);

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { eq, like } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
 import { deviceAuthorization, person } from "#drizzle/schema/operator.ts";
@@ -16,7 +16,7 @@ interface Token {
 }
 
 const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
-const challenge = createHash("sha256").update(verifier).digest("base64url");
+const challenge = hash("sha256", verifier, "base64url");
 const redirect_uri = "http://127.0.0.1:49152/callback";
 const remote_addr = "192.0.2.7";
 
@@ -206,7 +206,7 @@ describe("the device flow", () => {
     const first = await begin("198.51.100.7");
     const flooders = Array.from({ length: 50 }, (_, at) => `203.0.113.${at}`);
     const rows = Array.from({ length: 10_000 }, (_, at) => ({
-      deviceCodeSha256: createHash("sha256").update(`flood ${at}`).digest(),
+      deviceCodeSha256: hash("sha256", `flood ${at}`, "buffer"),
       userCode: `flood ${at}`,
       clientName: "x",
       remoteAddress: "",
