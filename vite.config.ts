@@ -56,7 +56,10 @@ const valibotOfChat = (): Plugin => ({
  */
 const sharedScripts = [
   { name: "index", tags: ["$initial" as const], test: /^(?!.*\/login\.css)/, priority: 1 },
-  { name: "filter", test: /fleet-health\/(filter|query-language)|fleet\/view\/view-state/ },
+  {
+    name: "filter",
+    test: /fleet-health\/(columns|facets|filter|query-language|report)|fleet\/view\/view-state/,
+  },
 ];
 
 /**

@@ -3,6 +3,8 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { person } from "#drizzle/schema/operator.ts";
 import { systemClock } from "#kit/clock.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
+import { benchGoals } from "#scripts/bench/support/goals.ts";
+import { loadedBytes } from "#scripts/bench/ui/measure-ui.ts";
 import { people } from "#scripts/lab/people.ts";
 import { axeViolationsOf, flawsOf, uiStates, viewports } from "#tests/support/ui-states.ts";
 import { createTestToken } from "../support/collector.ts";
@@ -45,9 +47,10 @@ describe("the pages in a browser, under the content security policy", () => {
   ])(
     "load at $width px, $scheme, without a console message, layout shift or sideways scroll",
     async (viewport) => {
-      for (const [path, ready] of [
-        ["/", "Last checked"],
-        ["/fleet", "edge-2"],
+      const { home_kib, fleet_kib, style_kib } = benchGoals.ui;
+      for (const [path, ready, script] of [
+        ["/", "Last checked", home_kib],
+        ["/fleet", "edge-2", fleet_kib],
         ["/fleet?q=nothing", "No host matches"],
       ] as const) {
         const { page, messages, layoutShift } = await visit(path, viewport);
@@ -62,6 +65,10 @@ describe("the pages in a browser, under the content security policy", () => {
         expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(
           0,
         );
+        if (script === undefined) continue;
+        const { js, css } = await loadedBytes(page);
+        expect(js).toBeLessThanOrEqual(script.value * 1024);
+        expect(css).toBeLessThanOrEqual(style_kib.value * 1024);
       }
     },
   );

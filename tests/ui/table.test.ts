@@ -352,6 +352,8 @@ describe("the charts", () => {
       await expect
         .poll(() => page.locator(".chart-figure:has(table, .chart-none)").count())
         .toBe(3);
+      await page.keyboard.press("e");
+      await page.locator(".exports-link").first().waitFor();
       // A figure whose rows are shown removes its filter.
       const links = page.locator(
         ":is(a.summary-figure, a.chip, a.chart-link, a.exports-show)[href]:not([aria-current=true])",

@@ -70,6 +70,7 @@ export const benchGoals = {
     input_ms: below(100, "ms", "response to any input"),
     layout_shift: atMost(0, "", "layout shift"),
     fleet_kib: atMost(70, "KiB", "script on `/fleet`, gzip"),
+    home_kib: atMost(50, "KiB", "script on `/`, gzip"),
     login_kib: atMost(15, "KiB", "script on `/login`, gzip"),
     style_kib: atMost(12, "KiB", "style of any page, gzip"),
   },

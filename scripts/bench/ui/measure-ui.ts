@@ -13,19 +13,11 @@ export interface PageBytes {
   css: number;
 }
 
-/** Measures the bytes, compressed by gzip, that a page loads until the network is idle; `act` may load more. */
-export const measureBytes = async (
-  stage: Stage,
-  path: string,
-  { signedIn = true, act }: { signedIn?: boolean; act?: (page: Page) => Promise<unknown> } = {},
-): Promise<PageBytes> => {
-  const { page } = await visitPage(stage, signedIn ? "auditor" : null, path);
-  await page.waitForLoadState("networkidle");
-  await act?.(page);
+/** Returns the bytes, compressed by gzip, of the scripts and styles that a page has loaded. */
+export const loadedBytes = async (page: Page): Promise<PageBytes> => {
   const urls = await page.evaluate(() =>
     performance.getEntriesByType("resource").map(({ name }) => name),
   );
-  await page.context().close();
   const sum = async (extension: string) => {
     const paths = new Set(
       urls.map((url) => new URL(url).pathname).filter((each) => each.endsWith(extension)),
@@ -34,6 +26,20 @@ export const measureBytes = async (
     return files.reduce((total, { length }) => total + length, 0);
   };
   return { js: await sum(".js"), css: await sum(".css") };
+};
+
+/** Measures the bytes that a page loads until the network is idle; `act` may load more. */
+export const measureBytes = async (
+  stage: Stage,
+  path: string,
+  { signedIn = true, act }: { signedIn?: boolean; act?: (page: Page) => Promise<unknown> } = {},
+): Promise<PageBytes> => {
+  const { page } = await visitPage(stage, signedIn ? "auditor" : null, path);
+  await page.waitForLoadState("networkidle");
+  await act?.(page);
+  const bytes = await loadedBytes(page);
+  await page.context().close();
+  return bytes;
 };
 
 /** Milliseconds since the navigation began. */

@@ -39,6 +39,7 @@ export const uiBench: Bench = async (args) => {
     input_ms: Math.max(...fleets.flatMap((each) => Object.values(each.interaction_ms))),
     layout_shift: Math.max(...fleets.map((each) => each.layout_shift)),
     fleet_kib: fleet.js / 1024,
+    home_kib: home.js / 1024,
     login_kib: login.js / 1024,
     style_kib: Math.max(...[fleet, drawer, home, login].map(({ css }) => css)) / 1024,
   });

@@ -66,12 +66,18 @@ export const PopoverMenu = (props: {
   /** The accessible name of the popover; by default the text of the button. */
   label?: string;
   class: string;
+  /** Of the button. */
+  title?: string;
+  /** Receives the button, for the shortcut that presses it. */
+  ref?: (button: HTMLButtonElement) => void;
   children: JSX.Element;
 }) => {
   const [isOpen, setIsOpen] = createSignal(false);
   return (
     <>
-      <Button popovertarget={props.id}>{props.face ?? props.button}</Button>
+      <Button ref={props.ref} title={props.title} popovertarget={props.id}>
+        {props.face ?? props.button}
+      </Button>
       <section
         id={props.id}
         class={`popover ${props.class}`}

@@ -1,18 +1,21 @@
 import { useLocation } from "@solidjs/router";
-import { createEffect, createSignal, For, on, Show } from "solid-js";
+import { createEffect, For, on, Show } from "solid-js";
 import { type Place, places } from "../browser/places.ts";
-import { claimTab } from "../browser/stored-text.ts";
-import { readTheme, showTheme, storeTheme, type Theme } from "../browser/theme.ts";
 import { PopoverMenu } from "../design/buttons.tsx";
-import { ChoiceField } from "../design/choice-field.tsx";
 import { Icon } from "../design/icon.tsx";
-import { type TimeZone, zoneName } from "../format/format.ts";
+import { lazyPart } from "../design/report-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 
 /** What is left of the places without scope `audit`. */
 const openPlaces: readonly Place[] = [{ name: "Now", pages: { Overview: "/" } }];
 
-const createNavigation = () => {
+const MenuContent = lazyPart(
+  "The menu",
+  async () => (await import("./menu-content.tsx")).MenuContent,
+);
+
+/** Creates what the person may see of the places, and how their links are current. */
+export const createNavigation = () => {
   const { session } = usePageContext();
   const location = useLocation();
   const seesFleet = () => session()?.scopes.includes("audit") ?? true;
@@ -64,14 +67,15 @@ export const PagesOfPlace = () => {
     <Show when={shown()}>
       {(place) => (
         <nav class="shell-pages" aria-label={place().name} data-unknown={unknown()}>
-          <PageLinks of={place()} />
+          <PlacePages of={place()} />
         </nav>
       )}
     </Show>
   );
 };
 
-const PageLinks = (props: { of: Place }) => {
+/** The pages of a place. */
+export const PlacePages = (props: { of: Place }) => {
   const { current } = createNavigation();
   return (
     <For each={Object.entries(props.of.pages)}>
@@ -84,10 +88,9 @@ const PageLinks = (props: { of: Place }) => {
   );
 };
 
-/** The person's menu: system, times, theme and sign-out; on a narrow screen every page too. */
+/** The person's menu, loaded when it is opened. */
 export const Menu = () => {
   const { state, session } = usePageContext();
-  const { seen, seesFleet, current } = createNavigation();
   const location = useLocation();
   const close = () => document.getElementById("menu")?.hidePopover();
   createEffect(on(() => location.pathname + location.hash, close, { defer: true }));
@@ -104,66 +107,8 @@ export const Menu = () => {
           </>
         }
       >
-        <nav class="shell-tree" aria-label="All pages">
-          <For each={seen()}>
-            {(place) => (
-              <p>
-                <span class="quiet">{place.name}</span>
-                <PageLinks of={place} />
-              </p>
-            )}
-          </For>
-        </nav>
-        <Show when={session()}>
-          {(known) => (
-            <>
-              <p>
-                <strong>{known().user.display_name}</strong>
-                <span class="second-line">{known().user.email}</span>
-              </p>
-              <Show when={seesFleet()}>
-                <a href="/system" aria-current={current("/system")}>
-                  System
-                </a>
-              </Show>
-              <a href="/#access">Your scopes</a>
-            </>
-          )}
-        </Show>
-        <Choices />
-        <Show when={session()}>
-          <form method="post" action="/api/auth/logout" onSubmit={() => claimTab("")}>
-            <button class="button" type="submit">
-              Sign out
-            </button>
-          </form>
-        </Show>
+        <MenuContent />
       </PopoverMenu>
-    </div>
-  );
-};
-
-/** The choices of this browser, which apply at once and are stored: the zone of absolute times, and the theme. */
-const Choices = () => {
-  const { times, coreNow } = usePageContext();
-  const [theme, setTheme] = createSignal(readTheme());
-  return (
-    <div class="row">
-      <ChoiceField
-        name="Times"
-        choices={{ utc: "UTC", local: `Local, ${zoneName(coreNow(), "local")}` }}
-        chosen={times.zone()}
-        onChange={(zone) => times.choose(zone as TimeZone)}
-      />
-      <ChoiceField
-        name="Theme"
-        choices={{ system: "System", light: "Light", dark: "Dark" }}
-        chosen={theme()}
-        onChange={(chosen) => {
-          storeTheme(chosen as Theme);
-          showTheme(setTheme(chosen as Theme));
-        }}
-      />
     </div>
   );
 };

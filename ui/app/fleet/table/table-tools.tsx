@@ -1,23 +1,12 @@
-import { createSignal, For, Show } from "solid-js";
-import type { FleetFacets } from "#proto/fleet-health/facets.ts";
-import { exportFilters } from "#proto/fleet-health/filter.ts";
-import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
-import { type ExportKind, exportKinds } from "#proto/fleet-health/vocabulary.ts";
+import { Show } from "solid-js";
+import { PopoverMenu } from "#ui/app/design/buttons.tsx";
 import { Icon } from "#ui/app/design/icon.tsx";
 import { lazyPart } from "#ui/app/design/report-parts.tsx";
 import { formatCount, formatCountOf } from "#ui/app/format/format.ts";
 import type { PageTrail } from "../view/page-trail.ts";
-import {
-  exportPath,
-  type FleetView,
-  pageRows,
-  viewPath,
-  watchPath,
-  withFilter,
-  withPage,
-} from "../view/view-state.ts";
-import type { TablePreferences } from "./table-preferences.ts";
+import { type FleetView, pageRows, viewPath, watchPath, withPage } from "../view/view-state.ts";
 
+const ExportList = lazyPart("The menu", async () => (await import("./export-list.tsx")).ExportList);
 const PreferenceFields = lazyPart(
   "The menu",
   async () => (await import("./preference-fields.tsx")).PreferenceFields,
@@ -72,109 +61,39 @@ export const WatchLink = (props: { view: FleetView }) => (
   </a>
 );
 
-const exportNames: Readonly<Record<ExportKind, string>> = {
-  stale: "Stale hosts",
-  queue_risk: "Queue risk",
-  renewal_failures: "Renewal failures",
-  config_drift: "Config drift",
-};
-
-/** The four CSV exports under the current filters, each with its row count. */
-export const ExportMenu = (props: {
-  view: FleetView;
-  counts: FleetFacets["exports"] | undefined;
-  /** Receives the button, for the shortcut that presses it. */
-  ref: (button: HTMLButtonElement) => void;
-}) => {
-  let menu!: HTMLElement;
-  const focusFirst = (event: Event) => {
-    if (event instanceof ToggleEvent && event.newState === "open") menu.querySelector("a")?.focus();
-  };
-  return (
-    <>
-      <button
-        ref={props.ref}
-        class="button"
-        type="button"
-        popovertarget="export-menu"
-        title="Export (e)"
-      >
+/** The menu of the four CSV exports. */
+export const ExportMenu = (
+  props: Parameters<typeof ExportList>[0] & { ref: (button: HTMLButtonElement) => void },
+) => (
+  <PopoverMenu
+    id="export-menu"
+    ref={props.ref}
+    button="Export"
+    title="Export (e)"
+    face={
+      <>
         <Icon name="export" /> Export
-      </button>
-      <section
-        ref={menu}
-        id="export-menu"
-        class="popover menu exports"
-        popover="auto"
-        aria-label="Export all pages as CSV, under the current filters"
-        onToggle={focusFirst}
-      >
-        <p class="exports-scope">
-          CSV of all pages, under the current filters. A list has every host with the condition,
-          whatever its state: it can have more rows than the state's chip counts.
-        </p>
-        <ul>
-          <For each={exportKinds}>
-            {(kind) => (
-              <li>
-                <a
-                  class="exports-link"
-                  href={exportPath(kind, props.view)}
-                  download=""
-                  onClick={() => menu.hidePopover()}
-                >
-                  {exportNames[kind]}
-                  <Show when={props.counts}>
-                    {(counts) => (
-                      <span class="exports-count">{formatCountOf(counts()[kind], "row")}</span>
-                    )}
-                  </Show>
-                </a>
-                <Show when={narrowFilter(props.view.filter, exportFilters[kind])}>
-                  {(filter) => (
-                    <a
-                      class="exports-show"
-                      href={viewPath(withFilter(props.view, filter()))}
-                      onClick={() => menu.hidePopover()}
-                    >
-                      Show<span class="visually-hidden"> {exportNames[kind]}</span>
-                    </a>
-                  )}
-                </Show>
-              </li>
-            )}
-          </For>
-        </ul>
-      </section>
-    </>
-  );
-};
-
-interface PreferencesProps {
-  preferences: TablePreferences;
-  /** The keys of the fleet's labels, the most frequent first. */
-  labelKeys: readonly string[];
-  onChange: (preferences: TablePreferences) => void;
-}
+      </>
+    }
+    label="Export all pages as CSV, under the current filters"
+    class="menu exports"
+  >
+    <ExportList view={props.view} counts={props.counts} />
+  </PopoverMenu>
+);
 
 /** The menu of the table preferences. */
-export const PreferencesMenu = (props: PreferencesProps) => {
-  const [opened, setOpened] = createSignal(false);
-  return (
-    <>
-      <button class="button" type="button" popovertarget="table-menu">
+export const PreferencesMenu = (props: Parameters<typeof PreferenceFields>[0]) => (
+  <PopoverMenu
+    id="table-menu"
+    button="View"
+    face={
+      <>
         <Icon name="columns" /> View
-      </button>
-      <div
-        id="table-menu"
-        class="popover menu"
-        popover="auto"
-        onBeforeToggle={() => setOpened(true)}
-      >
-        <Show when={opened()}>
-          <PreferenceFields {...props} />
-        </Show>
-      </div>
-    </>
-  );
-};
+      </>
+    }
+    class="menu"
+  >
+    <PreferenceFields {...props} />
+  </PopoverMenu>
+);
