@@ -69,6 +69,7 @@ export const parts: readonly Part[] = [
     name: "objects",
     imports: leaves,
     without: [...database, ...http],
+    owns: ["aws4fetch"],
   },
   {
     name: "store",
