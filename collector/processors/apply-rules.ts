@@ -12,6 +12,9 @@ interface RuledBatch {
 /** Counts what a rule took: records, or items of an OTLP request. */
 export type CountTaken = (taken: keyof RuledRecords, rule: RecordRule) => void;
 
+/** Counts what a rule took of a record. */
+type CountTakenOf = (record: NewRecord, ...call: Parameters<CountTaken>) => void;
+
 /** Creates what applies rules to records, in their order. It returns the batch itself if no rule concerns one of them. */
 export const createRules = async (
   configs: readonly ProcessorConfig[],
@@ -19,36 +22,41 @@ export const createRules = async (
 ): Promise<(batch: RecordBatch) => RuledBatch> => {
   const rules = await Promise.all(configs.map(createRule));
   const requests = hasRequests ? await import("./apply-to-request.ts") : undefined;
-  const apply = (record: NewRecord, count: CountTaken): NewRecord | undefined => {
+  const apply = (record: NewRecord, count: CountTakenOf): NewRecord | undefined => {
     if (!record.kind.startsWith("otel_")) return applyToLine(rules, record, count);
-    return requests === undefined ? record : requests.applyToRequest(rules, record, count);
+    if (requests === undefined) return record;
+    return requests.applyToRequest(rules, record, (...call) => count(record, ...call));
   };
   return (batch) => {
-    const { ruled, counterOf } = createCounts();
+    const { ruled, count } = createCounts();
     const kept: NewRecord[] = [];
+    const payloads: (Uint8Array | undefined)[] = [];
     let isChanged = false;
+    let hasAttributes = false;
     for (let index = 0; index < batch.count; index++) {
       const record = batch.recordAt(index);
-      const after = apply(record, counterOf(record));
+      const after = apply(record, count);
+      payloads.push(after?.payload);
       if (after !== undefined) kept.push(after);
       isChanged ||= after !== record;
+      hasAttributes ||= after !== undefined && after.attributes !== record.attributes;
     }
-    return { batch: isChanged ? batchRecords(kept) : batch, ruled };
+    if (!isChanged) return { batch, ruled };
+    const edited = hasAttributes ? undefined : batch.withPayloads?.(payloads);
+    return { batch: edited ?? batchRecords(kept), ruled };
   };
 };
 
 const createCounts = () => {
   const ruled: Record<keyof RuledRecords, RuleCount[]> = { filtered: [], redacted: [] };
-  const counterOf =
-    ({ kind, source }: NewRecord): CountTaken =>
-    (taken, { name: rule }) => {
-      const found = ruled[taken].find(
-        (each) => each.rule === rule && each.kind === kind && each.source === source,
-      );
-      if (found) found.records += 1;
-      else ruled[taken].push({ rule, kind, source, records: 1 });
-    };
-  return { ruled, counterOf };
+  const count: CountTakenOf = ({ kind, source }, taken, { name: rule }) => {
+    const found = ruled[taken].find(
+      (each) => each.rule === rule && each.kind === kind && each.source === source,
+    );
+    if (found) found.records += 1;
+    else ruled[taken].push({ rule, kind, source, records: 1 });
+  };
+  return { ruled, count };
 };
 
 const textOf = ({ buffer, byteOffset, length }: Uint8Array): string =>
@@ -58,7 +66,7 @@ const textOf = ({ buffer, byteOffset, length }: Uint8Array): string =>
 const applyToLine = (
   rules: readonly RecordRule[],
   record: NewRecord,
-  count: CountTaken,
+  count: CountTakenOf,
 ): NewRecord | undefined => {
   const before = textOf(record.payload);
   let { attributes } = record;
@@ -68,13 +76,13 @@ const applyToLine = (
     if (keeps) {
       const severity = () => lineSeverity(attributes, text);
       if (keeps({ attributes, text, severity, traceId: attributes.trace_id })) continue;
-      count("filtered", rule);
+      count(record, "filtered", rule);
       return undefined;
     }
     if (redact) {
       const redacted = { text: redact(text), attributes: redactValues(attributes, redact) };
       if (redacted.text === text && redacted.attributes === attributes) continue;
-      count("redacted", rule);
+      count(record, "redacted", rule);
       attributes = redacted.attributes;
       text = redacted.text;
     }

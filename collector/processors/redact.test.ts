@@ -1,4 +1,6 @@
+import fc from "fast-check";
 import { expect, it } from "vitest";
+import { redactPresets } from "#proto/collector-config/processors.ts";
 import { countCpuMilliseconds } from "#tests/support/cpu-time.ts";
 import { createRedact } from "./redact.ts";
 
@@ -14,6 +16,7 @@ it.each([
   // A line of JSON stays one, with the kind of its members.
   [`{"card":"${card}","n":1}`, '{"card":"[redacted:card]","n":1}'],
   [`{"card":${card},"n":1}`, '{"card":"[redacted:card]","n":1}'],
+  [`{"n":-${card}}`, '"{\\"n\\":-[redacted:card]}"'],
   [`["a\\n${card}"]`, '["a\\n[redacted:card]"]'],
   ['{"a":"b\\u003ca@b.example"}', '{"a":"b\\u003c[redacted:email]"}'],
   // A pattern that takes its quotes too.
@@ -24,6 +27,19 @@ it.each([
 ])("redacts %j", async (text, redacted) => {
   const redact = await redactBy(String.raw`pin=\S+`, '"key":"[^"]*"');
   expect(redact(text)).toBe(redacted);
+});
+
+it("keeps JSON with secrets anywhere", async () => {
+  const redact = await createRedact("all", { presets: [...redactPresets], patterns: [] });
+  const secret = fc.constantFrom(card, "a@b.example", "bearer\nabcdefg1", "://a:b@c");
+  const texts = fc.array(fc.tuple(fc.string(), secret, fc.string()));
+  const bare = fc.constantFrom("1", card, ` ${card}\n`, `-${card}`);
+  fc.assert(
+    fc.property(texts, bare, (parts, number) => {
+      const text = JSON.stringify(parts.map((part) => part.join("")));
+      JSON.parse(redact(`{"a":${text},"n":${number}}`));
+    }),
+  );
 });
 
 it("leaves a text alone in which a pattern finds nothing but empty texts", async () => {

@@ -26,9 +26,14 @@ export const createRedact = async (
   };
   return (text) => {
     const redacted = replace(text);
-    return redacted === text ? text : keepJson(text, redacted);
+    if (redacted === text || (compiled.length === 0 && !valueOrEscape.test(redacted)))
+      return redacted;
+    return keepJson(text, redacted);
   };
 };
+
+/** A mark where a value of JSON may stand, or behind a backslash. Others of presets are within strings, whose quotes no preset takes. */
+const valueOrEscape = /(?:^|[[:,\s-])\[redacted:\w+\](?=[\]},\s]|$)|\\\[redacted:/;
 
 /** A plain word: it breaks no string of JSON. */
 const markOf = (name: string): string => `[redacted:${name}]`;
@@ -55,7 +60,7 @@ const stringOrMark = /"(?:[^"\\]|\\.)*"?|\[redacted:[\w-]+\]/g;
 
 /** Returns what was redacted of a text: JSON if that was JSON. A mark in place of a number becomes a string; so does what is no JSON then. */
 const keepJson = (text: string, redacted: string): string => {
-  if (!isJson(text) || isJson(redacted)) return redacted;
+  if (isJson(redacted) || !isJson(text)) return redacted;
   const quoted = redacted.replace(stringOrMark, (part) => (part[0] === "[" ? `"${part}"` : part));
   return isJson(quoted) ? quoted : JSON.stringify(redacted);
 };

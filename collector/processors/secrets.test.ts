@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { expect, it } from "vitest";
 import { redactPresets } from "#proto/collector-config/processors.ts";
 import { searchSecrets } from "#tests/collector/support/secrets.ts";
@@ -14,11 +15,24 @@ it.each(redactPresets)("finds each secret of the form %s, and hardly anything el
   expect(wrong.length, wrong.slice(0, 5).join("\n")).toBeLessThanOrEqual(lines / 100);
 });
 
+it("finds a card behind any text, and its digits in groups", () => {
+  const part = fc.constantFrom("a", "1", "22 ", "-", " ", "4111-", ".\\n", "    ");
+  const groups = ["4111", "1111", "1111", "1111"];
+  fc.assert(
+    fc.property(fc.array(part), fc.constantFrom("", " ", "-"), (parts, separator) => {
+      const before = `${parts.join("")}:`;
+      const text = `${before}${groups.join(separator)}; 1`;
+      expect(replaceSecrets(text, "card", "[x]")).toBe(`${before}[x]; 1`);
+    }),
+  );
+});
+
 /** Texts of a megabyte that a form could read again and again. */
 const hostile = [
   "a",
   "1",
   "1 ",
+  " ",
   "4111 ",
   "4111-1111-",
   "a@",

@@ -10,8 +10,9 @@ import { fromBase64url, isRecord } from "#proto/values.ts";
 export type SecretForm = (typeof redactPresets)[number];
 
 interface Form {
-  /** Matches every text that has one, and few others; cheap, since most texts have none. */
-  readonly hint: RegExp;
+  /** Returns where the first one may begin, at the earliest; -1 if there is none. Cheap, since most texts have none. */
+  find(text: string): number;
+  /** Matches one. The group `before` has what belongs to it before that. */
   readonly pattern: RegExp;
   /** Returns whether a match is one. */
   confirms?(match: string): boolean;
@@ -37,15 +38,19 @@ const issued = new RegExp(`^(?:${issuers.join("|")})$`);
 
 /** Reports whether digits, maybe in groups, are a number that an issuer of cards gives. */
 const isCardNumber = (match: string): boolean => {
-  const digits = match.replace(/\D/g, "");
+  const digits = match.replaceAll(/\D/g, "");
   return issued.test(digits) && luhnSum(digits) % 10 === 0;
 };
+
+const digitZero = 0x30;
+const space = 0x20;
+const hyphen = 0x2d;
 
 /** Sums digits as ISO/IEC 7812 does: each second one from the right doubled. */
 const luhnSum = (digits: string): number => {
   let sum = 0;
   for (let index = 0; index < digits.length; index++) {
-    const digit = Number(digits[digits.length - 1 - index]);
+    const digit = digits.charCodeAt(digits.length - 1 - index) - digitZero;
     const doubled = index % 2 === 0 ? digit : 2 * digit;
     sum += doubled > 9 ? doubled - 9 : doubled;
   }
@@ -68,6 +73,26 @@ const isJwt = (match: string): boolean => {
 const noDomain =
   /\.(?:service|socket|device|mount|automount|swap|target|path|timer|slice|scope|png|jpe?g|gif|svg|webp|js|css)$/i;
 
+const isDigit = (code: number): boolean => code >= digitZero && code < digitZero + 10;
+const isOfCard = (code: number): boolean => isDigit(code) || code === space || code === hyphen;
+
+/** The fewest digits of a card. */
+const cardDigitsMin = 13;
+
+/** Finds as many digits as a card has, maybe with spaces and hyphens between them. Reads hardly more than each thirteenth character. */
+const findCardDigits = (text: string): number => {
+  let end = -1;
+  while (end + cardDigitsMin < text.length) {
+    let start = end + cardDigitsMin + 1;
+    while (start > end + 1 && isOfCard(text.charCodeAt(start - 1))) start -= 1;
+    let digits = 0;
+    for (end = start; isOfCard(text.charCodeAt(end)); end++)
+      if (isDigit(text.charCodeAt(end))) digits += 1;
+    if (digits >= cardDigitsMin) return start;
+  }
+  return -1;
+};
+
 const cardStart = startOf(String.raw`\w`);
 const groupsOfFour = String.raw`\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?`;
 const groupsOfSix = String.raw`\d{4}([ -])\d{6}\2\d{4,5}`;
@@ -83,46 +108,57 @@ const jwtStart = startOf(String.raw`\w-`);
 
 const forms: Readonly<Record<SecretForm, Form>> = {
   card: {
-    hint: /\d{13}|\d{4}[ -]\d{4,6}[ -]/,
+    find: findCardDigits,
     pattern: new RegExp(
-      `${cardStart}(?<!\\d\\.)(?:\\d{13,19}|${groupsOfFour}|${groupsOfSix})(?!\\w|\\.\\d)`,
+      `(?=\\d{4})${cardStart}(?<!\\d\\.)(?:\\d{13,19}|${groupsOfFour}|${groupsOfSix})(?!\\w|\\.\\d)`,
       "g",
     ),
     confirms: isCardNumber,
   },
   email: {
-    hint: /@|%40/,
+    find: (text) => text.search(/@|%40/),
     pattern: new RegExp(
-      `${emailStart}[\\w.%+-]{1,128}(?:@|%40)${domain}(?![\\w-]|\\.[A-Za-z\\d])`,
+      `(?:@|%40)(?<=${emailStart}(?<before>[\\w.%+-]{1,128})(?:@|%40))${domain}(?![\\w-]|\\.[A-Za-z\\d])`,
       "g",
     ),
     confirms: (match) => !noDomain.test(match),
   },
   bearer_token: {
-    hint: /bearer/i,
+    find: (text) => text.search(/bearer/i),
     // Words have no digits; a token of letters alone is long.
     pattern:
       /(?<=bearer(?:[\s:="'+\\]|%20){1,4})(?:(?=[\w.~+/-]{0,512}\d)[\w.~+/-]{8,}|[\w.~+/-]{20,})=*/gi,
   },
   aws_key: {
-    hint: /A(?:KIA|SIA|BIA|CCA)[A-Z2-7]{8}|secret[_-]?(?:access[_-]?)?key/i,
+    find: (text) => text.search(/A(?:KIA|SIA|BIA|CCA)[A-Z2-7]{8}|secret[_-]?(?:access[_-]?)?key/i),
     // The id of a key; and its secret, behind its name or the id.
     pattern: new RegExp(`${awsId}|(?<=(?:${awsName})[\\s"'\\\\,:;|=]{1,8})${awsSecret}`, "g"),
   },
   jwt: {
-    hint: /eyJ/,
+    find: (text) => text.search(/eyJ/),
     pattern: new RegExp(`${jwtStart}eyJ[\\w-]{5,8192}(?:\\.[\\w-]*){1,3}\\.[\\w-]+`, "g"),
     confirms: isJwt,
   },
   url_password: {
-    hint: /:(?:\\?\/){2}[^\s/]*@/,
+    find: (text) => text.search(/:(?:\\?\/){2}[^\s/]*@/),
     pattern: /(?<=:(?:\\?\/){2}[^\s:/?#@"'<>\\]{0,256}:)[^\s/?#"'<>\\]+(?=@)/g,
   },
 };
 
 /** Returns a text in which each secret of a form is replaced. */
 export const replaceSecrets = (text: string, form: SecretForm, replacement: string): string => {
-  const { hint, pattern, confirms } = forms[form];
-  if (!hint.test(text)) return text;
-  return text.replace(pattern, (match) => (confirms?.(match) === false ? match : replacement));
+  const { find, pattern, confirms } = forms[form];
+  const first = find(text);
+  if (first === -1) return text;
+  let replaced = "";
+  let copied = 0;
+  pattern.lastIndex = first;
+  for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
+    const { 0: found, index, groups: { before = "" } = {} } = match;
+    const start = index - before.length;
+    if (start < copied || confirms?.(before + found) === false) continue;
+    replaced += text.slice(copied, start) + replacement;
+    copied = index + found.length;
+  }
+  return replaced + text.slice(copied);
 };

@@ -99,6 +99,18 @@ it("redacts texts and attributes, sets attributes, and counts each changed recor
   expect(redacted).toMatchObject([{ rule: "mail", kind: "log_line", source: "file", records: 2n }]);
 });
 
+it("redacts lines of a file in their places", async () => {
+  const queue = open();
+  const redact = { presets: ["email" as const], patterns: [] };
+  const { append } = await createRuledSource(queue, [{ name: "mail", redact }, noDebug]);
+  await append(linesOf("DEBUG a", "of a@b.example", "é", "to a@b.example"));
+  expect(read(queue)).toEqual([
+    ["108", "of [redacted:email]"],
+    ["123", "é"],
+    ["126", "to [redacted:email]"],
+  ]);
+});
+
 it("leaves a batch as it is that no rule concerns", async () => {
   const queue = open();
   const { append } = await createRuledSource(queue, [noDebug]);

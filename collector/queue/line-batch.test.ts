@@ -6,7 +6,7 @@ import { batchLines, encodeAttributes, measureLineOverhead } from "./line-batch.
 
 const text = fc.string({ unit: "grapheme", maxLength: 60 });
 
-it("equals a batch of records, one for each line, in contents and sizes", () => {
+it("equals a batch of records, one for each line, in contents and sizes, also with other payloads", () => {
   const property = fc.property(
     fc.record({
       source: text,
@@ -61,6 +61,18 @@ it("equals a batch of records, one for each line, in contents and sizes", () => 
       );
       expect(decodeRecords(encodeBlock(lines, first).envelopes)).toEqual(
         decodeRecords(encodeBlock(expected, first).envelopes),
+      );
+      const edits = payloads.map(
+        (payload, index) => [payload, Buffer.from("new"), undefined][index % 3],
+      );
+      const edited = records.flatMap((record, index) => {
+        const payload = edits[index];
+        return payload ? [{ ...record, payload }] : [];
+      });
+      const ofEdits = lines.withPayloads?.(edits) ?? lines;
+      expect(ofEdits.bytes).toBe(batchRecords(edited).bytes);
+      expect(decodeRecords(encodeBlock(ofEdits, first).envelopes)).toEqual(
+        decodeRecords(encodeBlock(batchRecords(edited), first).envelopes),
       );
     },
   );

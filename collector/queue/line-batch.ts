@@ -37,6 +37,7 @@ interface FileLines {
 }
 
 const lineKind = "log_line";
+const noAttributes = Buffer.alloc(0);
 const offsetName = "file.offset";
 
 /**
@@ -83,6 +84,20 @@ export const batchLines = (lines: FileLines): RecordBatch => {
       },
       payload: buffer.subarray(startOf(index), endOf(index)),
     }),
+    withPayloads: (payloads) => {
+      const texts: Uint8Array[] = [];
+      const edited = { bounds: [] as number[], starts: [] as number[], attributes: [] as Buffer[] };
+      let end = 0;
+      for (const [index, payload] of payloads.entries()) {
+        if (payload === undefined) continue;
+        texts.push(payload);
+        edited.bounds.push(end, end + payload.length);
+        edited.starts.push(offsetOf(index) - offset);
+        edited.attributes.push(attributes?.[index] ?? noAttributes);
+        end += payload.length;
+      }
+      return batchLines({ ...lines, ...edited, buffer: Buffer.concat(texts) });
+    },
     write: (writer, index, sequence) => {
       const start = startOf(index);
       const end = endOf(index);

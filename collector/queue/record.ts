@@ -45,6 +45,8 @@ export interface RecordBatch {
   sizeOf(index: number): number;
   /** Returns record `index`. */
   recordAt(index: number): NewRecord;
+  /** Returns these records with other payloads, without those that have none. */
+  withPayloads?(payloads: readonly (Uint8Array | undefined)[]): RecordBatch;
   /** Writes record `index` as the envelope `sequence`. The writer has room for `sizeOf(index)` bytes. */
   write(writer: EnvelopeWriter, index: number, sequence: number): void;
 }
