@@ -1,3 +1,6 @@
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { mapValues } from "#kit/map-values.ts";
 import { describeSamples } from "#scripts/lab/quantile.ts";
@@ -24,7 +27,8 @@ import { openStreams } from "./ingest-sender.ts";
  * unacknowledged in all but at least one a stream, for `--seconds` after a sixth of that to warm up. Core is a process of its own on a
  * durable PostgreSQL. The floor is a loop that only COPYs the same envelopes as rows, in batches of what is in flight. It is warmed until two
  * in a row agree, and measured once more after. The database must have what was acknowledged. With more than 256 streams all but one are
- * idle: the bench then measures the cost of an idle stream, and the effect of idle streams on a busy one.
+ * idle: the bench then measures the cost of an idle stream, and the effect of idle streams on a busy one. `--store` is a value of
+ * `SVC_INGEST_STORE`, or `directory` for a temporary one: objects need some hundred blocks in flight, of several hosts.
  */
 export const ingestBench: Bench = async (args) => {
   const defaults = {
@@ -33,6 +37,7 @@ export const ingestBench: Bench = async (args) => {
     frame: 200,
     corpus: "spans",
     "in-flight": 16,
+    store: "postgres",
   };
   const {
     seconds,
@@ -40,6 +45,7 @@ export const ingestBench: Bench = async (args) => {
     frame,
     corpus,
     "in-flight": inFlight,
+    store,
   } = readCommandOptions(defaults, args);
   const framesInFlight = Math.max(1, Math.round(inFlight / streams));
   const mix = readMix(corpus);
@@ -51,8 +57,11 @@ export const ingestBench: Bench = async (args) => {
     mix,
     records: await createCorpus({ mix }),
     framesInFlight,
+    store,
   };
-  await using core = await startBenchCore();
+  await using folder = await mkdtempDisposable(join(tmpdir(), "bench-objects-"));
+  const location = store === "directory" ? `directory:${folder.path}` : store;
+  await using core = await startBenchCore({ env: { SVC_INGEST_STORE: location } });
   return await (load.streams > 256 ? idleStreams(core, load) : throughput(core, load));
 };
 
@@ -65,6 +74,7 @@ interface Load {
   records: readonly CorpusRecord[];
   /** Of each stream. */
   framesInFlight: number;
+  store: string;
 }
 
 const sleepSeconds = (seconds: number) => sleep(seconds * 1000);
@@ -133,18 +143,25 @@ const describeThroughput = async (
   const ratio = rounded(perSecond / floor.rate, 3);
   const bytesOf = (used: Omit<DatabaseUse, "cpu_us">) => used.table_bytes + used.wal_bytes;
   const bytesShare = rounded(bytesOf(bytes) / bytesOf(floor.measured), 3);
-  const judged =
-    load.envelopesOfFrame === 1
-      ? judgeGoals("ingest --streams 64 --frame 1", { per_second: perSecond })
-      : judgeGoals("ingest", {
-          ratio,
-          ack_p99_ms: acks.p99,
-          core_mb: peakMb,
-          core_us: cpu.core,
-          postgres_us: postgresUs,
-          bytes_spans: mix === "spans" ? bytesShare : null,
-          bytes_lines: mix === "lines" ? bytesShare : null,
-        });
+  const costs = {
+    ack_p99_ms: acks.p99,
+    core_mb: peakMb,
+    core_us: cpu.core,
+    postgres_us: postgresUs,
+  };
+  const judge = () => {
+    if (load.store !== "postgres")
+      return judgeGoals("ingest --store", { per_second: perSecond, ...costs });
+    if (load.envelopesOfFrame === 1)
+      return judgeGoals("ingest --streams 64 --frame 1", { per_second: perSecond });
+    return judgeGoals("ingest", {
+      ratio,
+      ...costs,
+      bytes_spans: mix === "spans" ? bytesShare : null,
+      bytes_lines: mix === "lines" ? bytesShare : null,
+    });
+  };
+  const judged = judge();
   return {
     figure: rounded(perSecond),
     unit: "envelopes/s",

@@ -26,6 +26,13 @@ export const benchGoals = {
     ack_p99_ms: below(60, "ms", "ack p99"),
     core_mb: below(300, "MB", "core's peak memory"),
   },
+  "ingest --store": {
+    per_second: atLeast(320_000, "/s", "durable, deduplicated envelopes/s in objects"),
+    core_us: atMost(2, "µs", "core's CPU an envelope"),
+    postgres_us: atMost(0.05, "µs", "PostgreSQL's CPU an envelope"),
+    ack_p99_ms: below(400, "ms", "ack p99"),
+    core_mb: below(300, "MB", "core's peak memory"),
+  },
   "ingest --streams 64 --frame 1": {
     per_second: atLeast(15_000, "/s", "durable, deduplicated envelopes/s"),
   },
