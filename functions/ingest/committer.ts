@@ -65,7 +65,7 @@ export interface CommitterOptions {
   observe: CommitObserver;
   connections?: Pace["connections"];
   batchTimeoutMs?: Pace["timeoutMs"];
-  batchBytesMax?: number;
+  batchBytesMax?: Pace["bytesMax"];
 }
 
 /**
@@ -86,6 +86,7 @@ interface Pace {
   waitMs: number;
   /** From here on another batch is worth its transaction, or its object. */
   parallelBytesMin: number;
+  bytesMax: number;
   connections: number;
   /** From here on a batch counts as slow. */
   slowAfterMs: number;
@@ -99,6 +100,7 @@ interface Pace {
 const rowPace: Pace = {
   waitMs: 0,
   parallelBytesMin: 1536 * 1024,
+  bytesMax: 16 * 1024 * 1024,
   connections: 2,
   slowAfterMs: 50,
   stuckAfterMs: 1_000,
@@ -108,7 +110,8 @@ const rowPace: Pace = {
 /** A store may need seconds for an object, and repeats a request that failed. */
 const objectPace: Pace = {
   waitMs: 200,
-  parallelBytesMin: 8 * 1024 * 1024,
+  parallelBytesMin: 16 * 1024 * 1024,
+  bytesMax: 24 * 1024 * 1024,
   connections: 4,
   slowAfterMs: 1_000,
   stuckAfterMs: 5_000,
@@ -123,10 +126,10 @@ const batchBytesMin = 256 * 1024;
 /** Creates a committer; it connects with the first frame. */
 export const createCommitter = (options: CommitterOptions) => {
   const { connect, clock } = options;
-  const { batchBytesMax: bytesMax = 16 * 1024 * 1024 } = options;
   const pace = paceOf(options);
-  const { timeoutMs } = pace;
-  const pool = createCopyConnections({ connect, clock, timeoutMs });
+  const { timeoutMs, bytesMax } = pace;
+  const check = options.objects && (() => writeProbe(options));
+  const pool = createCopyConnections({ connect, clock, timeoutMs, check });
   const limit = createBatchLimit({ bytesMax, timeoutMs });
   /** The batches that run, the oldest first. */
   const batches = new Set<Batch>();
@@ -280,12 +283,22 @@ export const createCommitter = (options: CommitterOptions) => {
   };
 };
 
-const paceOf = ({ objects, connections, batchTimeoutMs }: CommitterOptions): Pace => {
+/** Writes an object without blocks, which is deleted as every object that nothing names. */
+const writeProbe = async ({ objects, clock }: CommitterOptions): Promise<unknown> =>
+  objects?.write({ queues: [], blocks: [], isSettled: true, now: clock.now() });
+
+const paceOf = ({
+  objects,
+  connections,
+  batchTimeoutMs,
+  batchBytesMax,
+}: CommitterOptions): Pace => {
   const pace = objects ? objectPace : rowPace;
   return {
     ...pace,
     connections: connections ?? pace.connections,
     timeoutMs: batchTimeoutMs ?? pace.timeoutMs,
+    bytesMax: batchBytesMax ?? pace.bytesMax,
   };
 };
 

@@ -12,8 +12,11 @@ export const createCopyConnections = ({
   connect,
   clock,
   timeoutMs,
+  check = async () => undefined,
 }: {
   connect(): Promise<Client>;
+  /** Rejects while what else a batch needs is unavailable. */
+  check?: (() => Promise<unknown>) | undefined;
   clock: Clock;
   timeoutMs: number;
 }) => {
@@ -60,7 +63,7 @@ export const createCopyConnections = ({
         cancel();
       }
     },
-    /** Resolves once a connection has been opened; returns false if `signal` aborts first, or `close` comes. */
+    /** Resolves once a connection has been opened, and `check` has resolved; returns false if `signal` aborts first, or `close` comes. */
     async untilAvailable(signal: AbortSignal) {
       const ended = AbortSignal.any([closed.signal, signal]);
       for (;;) {
@@ -69,7 +72,11 @@ export const createCopyConnections = ({
         const client = await connect().catch(() => undefined);
         if (client === undefined) continue;
         destroyClient(client);
-        return true;
+        const isAvailable = await check().then(
+          () => true,
+          () => false,
+        );
+        if (isAvailable) return true;
       }
     },
     /** Closes the connections that are in use; their work rejects. */

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { ObjectStoreUnavailable } from "#functions/objects/object-store.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { createMemoryStore, type MemoryStore } from "#tests/fakes/object-store.ts";
 import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { findStored, testRun } from "#tests/support/stored-envelopes.ts";
@@ -137,17 +138,126 @@ it("commits no block of an object whose name became invalid while core was froze
   ]);
 });
 
-it("rejects frames while the store is unavailable, and stores what is sent again", async () => {
+it("joins the compressed frames of a queue in one block of an object", async () => {
   const committer = await start();
+  const compressed = (sequence: number, payload: string) => {
+    const plain = frame("a", sequence, payload);
+    return { ...plain, run: { ...plain.run, compressed: zstdCodec.compress(plain.run.bytes) } };
+  };
+  await Promise.all([
+    committer.commit(compressed(1, "one"), 1),
+    committer.commit(compressed(2, "two"), 1),
+    committer.commit(frame("a", 3, "three"), 1),
+  ]);
+  expect(await stored()).toEqual(["a 1 one", "a 2 two", "a 3 thre"]);
+  const rows = await connection.sql`
+    select last_sequence::int as last, envelopes from ingest_block order by 1`;
+  expect(rows).toEqual([
+    { last: 2, envelopes: 2 },
+    { last: 3, envelopes: 1 },
+  ]);
+});
+
+it("writes an object 200 ms after the oldest frame, or once 16 MB wait", async () => {
+  const clock = createTestClock();
+  const batches: number[] = [];
+  const committer = await start({
+    clock,
+    observe: { batch: ({ frames }) => batches.push(frames) },
+  });
+  const first = committer.commit(frame("a", 1), 1);
+  await clock.advance(100);
+  const second = committer.commit(frame("b", 1), 1);
+  await clock.advance(99);
+  expect(store.objects.size).toBe(0);
+  await clock.advance(1);
+  await Promise.all([first, second]);
+  const third = committer.commit(frame("c", 1), 1);
+  await Promise.all([third, committer.commit(frame("d", 1), 16 * 1024 * 1024)]);
+  expect(batches).toEqual([2, 2]);
+});
+
+it("stores what two cores receive of the same queues once, each in objects of its own", async () => {
+  const cores = [await start(), await start()] as const;
+  const sent = Array.from({ length: 12 }, (_, at) => frame(`h${at % 3}`, Math.floor(at / 3) + 1));
+  const accepted = new Set<string>();
+  // As a host that reconnects to the other core and sends again what was not acknowledged.
+  const send = async (core: number) => {
+    for (let round = 0; accepted.size < 12 && round < 20; round++)
+      await Promise.all(
+        sent.map(async (each) => {
+          const { outcome } = await (cores[core] as Committer).commit(each, 1);
+          if (outcome === "committed") accepted.add(`${each.hostId} ${each.lastSequence} p`);
+        }),
+      );
+  };
+  await Promise.all([send(0), send(1)]);
+  expect(await stored()).toEqual([...accepted].sort());
+  expect(accepted.size).toBe(12);
+  const names =
+    await connection.sql`select state, count(*)::int from ingest_object group by 1 order by 1`;
+  const written = store.objects.size;
+  expect(names.reduce((sum, { count }) => sum + count, 0)).toBe(128);
+  expect(names.find(({ state }) => state === 1)?.count).toBeLessThanOrEqual(written);
+});
+
+it("stores a frame once whose core was killed between the object and its commit", async () => {
+  const killed = await start();
+  const put = Promise.withResolvers<void>();
+  store.beforePut = () => put.promise;
+  const lost = killed.commit(frame("a", 1), 1).catch((cause: unknown) => cause);
+  await expect
+    .poll(() => connection.sql`select from ingest_object`.then((rows) => rows.length))
+    .toBe(64);
+  await connection.sql`select pg_terminate_backend(pid) from pg_stat_activity
+    where application_name = 'svc-server ingest' and datname = current_database()`;
+  store.beforePut = async () => undefined;
+  put.resolve();
+  expect(await lost).toMatchObject({ code: "database_unavailable" });
+  expect(store.objects.size).toBe(1);
+  expect(await stored()).toEqual([]);
+  const other = await start();
+  await other.commit(frame("a", 1), 1);
+  expect(await stored()).toEqual(["a 1 p"]);
+  expect(store.objects.size).toBe(2);
+  expect(await states()).toHaveLength(1);
+});
+
+it("takes another name where a part of an object is in its place", async () => {
+  const committer = await start();
+  store.beforePut = async (name) => {
+    if (store.objects.size === 0) store.objects.set(name, Buffer.of(1));
+  };
+  await committer.commit(frame("a", 1), 1);
+  expect(await stored()).toEqual(["a 1 p"]);
+  expect(await states()).toEqual([{ id: 2, state: 1 }]);
+});
+
+it("rejects frames while the store is unavailable, and is not ready until an object can be written", async () => {
+  const clock = createTestClock();
+  const committer = await start({ clock });
   store.beforePut = () => {
     throw new ObjectStoreUnavailable("it is away");
   };
-  await expect(committer.commit(frame("a", 1), 1)).rejects.toMatchObject({
-    code: "database_unavailable",
-  });
-  expect(committer.health().healthy).toBe(false);
-  store.beforePut = async () => undefined;
-  await committer.commit(frame("a", 1), 1);
+  const refused = committer.commit(frame("a", 1), 1).catch((cause: unknown) => cause);
+  await clock.advance(200);
+  expect(await refused).toMatchObject({ code: "database_unavailable" });
+  const isHealthy = () => committer.health().healthy;
+  expect(isHealthy()).toBe(false);
+  // The database alone does not suffice.
+  let probes = 0;
+  store.beforePut = async () => {
+    if (++probes < 3) throw new ObjectStoreUnavailable("it is away");
+  };
+  for (const probe of [1, 2]) {
+    await clock.advance(500);
+    await expect.poll(() => probes).toBe(probe);
+    expect(isHealthy()).toBe(false);
+  }
+  await expect.poll(() => clock.advance(500).then(isHealthy)).toBe(true);
+  const again = committer.commit(frame("a", 1), 1);
+  await clock.advance(200);
+  await again;
   expect(await stored()).toEqual(["a 1 p"]);
 });
 

@@ -4,7 +4,11 @@ import type { NatsSink } from "#functions/ingest/nats-sink/create-nats-sink.ts";
 import type { StreamSettings } from "#functions/ingest/nats-sink/prepare-streams.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
-import { commitBatch, openCommitClient } from "#functions/store/ingest/commit-batch.ts";
+import {
+  commitBatch,
+  type ObjectWriter,
+  openCommitClient,
+} from "#functions/store/ingest/commit-batch.ts";
 import type { FrameToCommit } from "#functions/store/ingest/decide-batch.ts";
 import { type EnvelopeRun, runOf } from "#functions/store/ingest/envelope-run.ts";
 import type { ObjectReader } from "#functions/store/ingest/object-data.ts";
@@ -77,13 +81,15 @@ export interface EnvelopeStore {
 /** The queue of every host. */
 export const storedQueue = new Uint8Array(16).fill(7);
 
-/** Opens a connection that stores envelopes in PostgreSQL. */
+/** Opens a connection that stores envelopes in PostgreSQL, or in objects with rows that name them. */
 export const openEnvelopeStore = async (
   { url }: Pick<TestDatabase, "url">,
   now = Date.now,
+  objects?: ObjectWriter,
 ): Promise<EnvelopeStore & { client: Client }> => {
   const client = await openCommitClient(url);
-  const store = storeWith((frame) => commitBatch(client, [frame], { codec: zstdCodec, now }), now);
+  const needs = { codec: zstdCodec, now, objects };
+  const store = storeWith((frame) => commitBatch(client, [frame], needs), now);
   return { ...store, client, close: () => client.end() };
 };
 

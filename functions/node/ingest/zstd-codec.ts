@@ -37,8 +37,9 @@ const free = (bytes: Uint8Array, rawBytes: number): void => {
 export const zstdCodec: BlockCodec = {
   // In chunks of the default size, which come from Node's pool: one chunk for the whole would be garbage and cost half as much again.
   compress: (raw) => zstdCompressSync(raw, { params }),
-  decompress(data, rawBytes) {
-    if ((statedBytes(data) ?? rawBytes) !== rawBytes) return null;
+  decompress(data, rawBytes, isJoined = false) {
+    const stated = statedBytes(data) ?? rawBytes;
+    if (stated > rawBytes || (stated < rawBytes && !isJoined)) return null;
     try {
       // With room for one byte more than allowed, the whole fits one chunk.
       const options = {

@@ -2,7 +2,7 @@
  * Rows of `ingest_block` in PostgreSQL's binary COPY format (its manual, "COPY", "Binary Format"), each as one CopyData message.
  */
 
-import type { EnvelopeRun } from "./envelope-run.ts";
+import { type EnvelopeRun, rawBytesOf } from "./envelope-run.ts";
 import { type EncodedRun, storedEncodings } from "./stored-envelope.ts";
 
 /** The columns, in the order of a row's values. */
@@ -52,7 +52,7 @@ export const encodeBlockRow = ({
   encoding,
   data,
 }: EncodedBlock): Buffer => {
-  const { bytes, count, payloadBytes, observed } = run;
+  const { count, payloadBytes, observed } = run;
   const host = Buffer.from(hostId);
   const kinds = Array.from(run.kinds.keys(), (kind) => Buffer.from(kind));
   const kindsBytes = 20 + kinds.reduce((sum, kind) => sum + 4 + kind.length, 0);
@@ -89,7 +89,7 @@ export const encodeBlockRow = ({
   int32(kindsBytes);
   for (const head of [1, 0, textOid, kinds.length, 1]) int32(head);
   kinds.forEach(field);
-  integer(run.placed?.rawBytes ?? bytes.length);
+  integer(rawBytesOf(run));
   integer(payloadBytes);
   time(observed && observed.from * 1000);
   time(observed && (observed.to + 1) * 1000);

@@ -16,6 +16,7 @@
 
 import { sql } from "drizzle-orm";
 import type { Client } from "pg";
+import { ObjectExists } from "#functions/objects/object-store.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { setForSession } from "../database/connection-settings.ts";
 import type { Executor } from "../database/database.ts";
@@ -185,8 +186,8 @@ const commitAt = async (
 ): Promise<FrameOutcome[] | undefined> => {
   const batch = encodeBatch(frames, needs);
   for (let attempts = 1; ; attempts++) {
-    const object = batch.isMoving ? await writeObject(batch, needs) : undefined;
     try {
+      const object = batch.isMoving ? await writeObject(batch, needs) : undefined;
       await commitEncoded(client, { ...batch, object }, needs);
       return batch.outcomes;
     } catch (cause) {
@@ -194,7 +195,8 @@ const commitAt = async (
       await client.query("rollback").catch(() => undefined);
       const code = errorCode(cause);
       if (code === unexpectedCursor) return undefined;
-      if (code !== invalidName || attempts === objectsMax) throw cause;
+      const needsName = code === invalidName || cause instanceof ObjectExists;
+      if (!needsName || attempts === objectsMax) throw cause;
     }
   }
 };
@@ -212,7 +214,13 @@ const encodeBatch = (
     objects,
   }: CommitNeeds & { queues: ReadonlyMap<string, BatchQueue> },
 ) => {
-  const { outcomes, blocks: planned, hours } = decideBatch(frames, queues);
+  const {
+    outcomes,
+    blocks: planned,
+    hours,
+  } = decideBatch(frames, queues, {
+    isInObject: objects !== undefined,
+  });
   // Only cores that read digests of stored data read objects.
   const isStored = objects !== undefined || (hasStoredDigests?.() ?? true);
   const blocks = planned.map((block): EncodedBlock => {
@@ -292,7 +300,7 @@ const unexpectedCursor = "IC001";
 
 /** The SQLSTATE that `consume_ingest_object` raises (drizzle/sql/ingest-consume-object.sql). */
 const invalidName = "IC002";
-/** A batch is written so many times: a name becomes invalid only while a core is frozen. */
+/** A batch is written so many times: a name becomes invalid while core is frozen, or has a part of an object that core could not finish. */
 const objectsMax = 3;
 
 const hasMoved = (queue: BatchQueue) => queue.cursor > queue.initial || queue.isNew;

@@ -88,10 +88,11 @@ export const queuesIn = (
 export const isOfSession = ({ sessionId }: FrameToCommit, queue: BatchQueue | undefined): boolean =>
   sessionId === undefined || queue?.session === sessionId.toHex();
 
-/** Decides the outcome of each frame, and moves the queues' cursors accordingly. */
+/** Decides the outcome of each frame, and moves the queues' cursors accordingly. `isInObject`: the data of the blocks go to an object. */
 export const decideBatch = (
   frames: readonly FrameToCommit[],
   queues: ReadonlyMap<string, BatchQueue>,
+  { isInObject = false } = {},
 ) => {
   const stored = new Map<BatchQueue, FrameToCommit[]>();
   const hours = new HourCounts();
@@ -120,38 +121,42 @@ export const decideBatch = (
     const figures = { storedRows: run.count, storedBytes: run.payloadBytes };
     return { outcome: "committed", before, cursor: frame.lastSequence, ...figures };
   });
-  return { outcomes, blocks: [...stored.values()].flatMap(blocksOf), hours };
+  const blocks = [...stored.values()].flatMap((some) => blocksOf(some, isInObject));
+  return { outcomes, blocks, hours };
 };
 
 const countAbove = (sequences: readonly bigint[], cursor: bigint) =>
   sequences.length === 0 ? 0 : sequences.filter((sequence) => sequence > cursor).length;
 
-/** Frames of a batch become one block up to this size, unless their sender compressed them or they are in an object. */
-const joinedBytesMax = 1024 * 1024;
+/** Up to how many bytes frames of a batch become one block: as they are, and as their sender compressed them, which rows keep apart. */
+const joinedBytesMax = { plain: 1024 * 1024, compressedInObject: 4 * 1024 * 1024 };
 
 type FrameGroup = [FrameToCommit, ...FrameToCommit[]];
 
 /** Returns the blocks of one queue's frames. */
-const blocksOf = (frames: readonly FrameToCommit[]): BlockToStore[] =>
-  groupFrames(frames).map(([first, ...others]) => {
+const blocksOf = (frames: readonly FrameToCommit[], isInObject: boolean): BlockToStore[] =>
+  groupFrames(frames, isInObject).map(([first, ...others]) => {
     const { hostId, queueId, receivedAt } = others.at(-1) ?? first;
     const run = joinRuns([first.run, ...others.map((frame) => frame.run)]);
     return { hostId, queueId, receivedAt, run };
   });
 
-const groupFrames = (frames: readonly FrameToCommit[]): FrameGroup[] => {
+const groupFrames = (frames: readonly FrameToCommit[], isInObject: boolean): FrameGroup[] => {
+  const bytesMaxOf = ({ placed, compressed }: EnvelopeRun): number => {
+    if (placed) return 0;
+    if (!compressed) return joinedBytesMax.plain;
+    return isInObject ? joinedBytesMax.compressedInObject : 0;
+  };
   const groups: FrameGroup[] = [];
   let bytes = 0;
+  let bytesMax = 0;
   for (const frame of frames) {
-    const { compressed, placed, bytes: added } = frame.run;
+    const added = frame.run.bytes.length;
+    const ownMax = bytesMaxOf(frame.run);
     const group = groups.at(-1);
-    const isJoined =
-      group !== undefined &&
-      !placed &&
-      !compressed &&
-      !group[0].run.compressed &&
-      bytes + added.length <= joinedBytesMax;
-    bytes = isJoined ? bytes + added.length : added.length;
+    const isJoined = group !== undefined && ownMax === bytesMax && bytes + added <= bytesMax;
+    bytes = isJoined ? bytes + added : added;
+    bytesMax = ownMax;
     if (isJoined) group.push(frame);
     else groups.push([frame]);
   }

@@ -32,8 +32,10 @@ export interface EnvelopeRun {
   observed: { from: number; to: number } | undefined;
   /** `bytes` as their sender compressed them with zstd. */
   compressed?: Uint8Array | undefined;
-  /** Where `bytes`, empty then, are stored already: the data, digest and raw bytes of the block's row. */
-  placed?: { reference: Uint8Array; digest: Uint8Array; rawBytes: number } | undefined;
+  /** Where they are stored already: the data and the digest of the block's row. */
+  placed?: { reference: Uint8Array; digest: Uint8Array } | undefined;
+  /** The length of `bytes`, where these are empty because `compressed` or `placed` suffices. */
+  rawBytes?: number | undefined;
 }
 
 /** The figures of a run. */
@@ -166,7 +168,11 @@ export const runAbove = (run: EnvelopeRun, cursor: bigint): EnvelopeRun =>
 export const envelopesOf = ({ bytes }: Pick<EnvelopeRun, "bytes">): Envelope[] =>
   fromBinary(EnvelopesSchema, bytes, { readUnknownFields: false }).envelopes;
 
-/** Joins runs of one queue in ascending order. */
+/** Returns the length of the encoded envelopes. */
+export const rawBytesOf = ({ bytes, rawBytes }: Pick<EnvelopeRun, "bytes" | "rawBytes">): number =>
+  rawBytes ?? bytes.length;
+
+/** Joins runs of one queue in ascending order: all of them compressed, one zstd frame behind the other, or none. */
 export const joinRuns = (runs: readonly [EnvelopeRun, ...EnvelopeRun[]]): EnvelopeRun => {
   const [first] = runs;
   if (runs.length === 1) return first;
@@ -180,7 +186,12 @@ export const joinRuns = (runs: readonly [EnvelopeRun, ...EnvelopeRun[]]): Envelo
       joined.observed = widen(widen(joined.observed, run.observed.from), run.observed.to);
     for (const [kind, counted] of run.kinds) addKind(kinds, kind, counted);
   }
-  return { ...joined, bytes: Buffer.concat(runs.map(({ bytes }) => bytes)), kinds };
+  const compressed = runs.flatMap((run) => run.compressed ?? []);
+  if (compressed.length === 0)
+    return { ...joined, bytes: Buffer.concat(runs.map(({ bytes }) => bytes)), kinds };
+  const rawBytes = runs.reduce((sum, run) => sum + rawBytesOf(run), 0);
+  const bytes = new Uint8Array();
+  return { ...joined, bytes, rawBytes, compressed: Buffer.concat(compressed), kinds };
 };
 
 /** Extends a span of seconds to include `seconds`; returns the same span if it does already. */

@@ -10,6 +10,7 @@ import {
 } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
 import type { EncodedBlock } from "./block-rows.ts";
 import { type BatchQueue, queueKey, queueKeyOfHex } from "./decide-batch.ts";
+import { rawBytesOf } from "./envelope-run.ts";
 import { blockEncodings } from "./stored-envelope.ts";
 
 /** What a batch stores in an object, and how it moves its queues. */
@@ -79,7 +80,7 @@ const describeBlock = (
     lastSequence: run.lastSequence,
     envelopes: run.count,
     kinds: Array.from(run.kinds, ([kind, counted]) => ({ kind, ...counted })),
-    rawBytes: run.bytes.length,
+    rawBytes: rawBytesOf(run),
     payloadBytes: run.payloadBytes,
     ...(run.observed && {
       observedFrom: BigInt(run.observed.from),

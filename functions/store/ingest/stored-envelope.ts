@@ -57,8 +57,12 @@ export interface StoredBlock {
 export interface BlockCodec {
   /** Compresses with zstd at its first level (RFC 8878). */
   compress(raw: Uint8Array): Uint8Array;
-  /** Decompresses data; null unless the result has `rawBytes`. Never produces more, whatever the data claim. */
-  decompress(data: Uint8Array, rawBytes: number): Uint8Array<ArrayBuffer> | null;
+  /** Decompresses data; null unless the result has `rawBytes`. Never produces more, whatever the data claim. `isJoined`: several frames. */
+  decompress(
+    data: Uint8Array,
+    rawBytes: number,
+    isJoined?: boolean,
+  ): Uint8Array<ArrayBuffer> | null;
   /** Frees what `decompress` returned, once it is no longer used. */
   free(decompressed: Uint8Array): void;
   /** Returns the SHA-256. */
@@ -122,7 +126,7 @@ const decodeData = (
   { rawBytes, encoding, data }: StoredBlock,
   codec: Pick<BlockCodec, "decompress">,
 ) => {
-  const bytes = encoding === blockEncodings.zstd ? codec.decompress(data, rawBytes) : data;
+  const bytes = encoding === blockEncodings.zstd ? codec.decompress(data, rawBytes, true) : data;
   if (bytes?.length !== rawBytes) throw new BlockCorrupt("a stored block cannot be decompressed");
   return bytes;
 };
