@@ -171,5 +171,6 @@ it("O3: each kind of foreign JSON has a reader here or beside its library", () =
   expect(Object.keys(rows).filter((name) => readers[name] === undefined)).toEqual([
     "directoryPage",
     "modelAnswer",
+    "podMetadata",
   ]);
 });

@@ -37,6 +37,8 @@ export const jsonLimits = {
   modelAnswer: limits(8 * mebibyte),
   /** The response of a backend to an export. */
   backendAnswer: limits(64 * 1024, 1_000),
+  /** The metadata of a node's pods, of which there are some hundred. */
+  podMetadata: limits(8 * mebibyte, 250_000),
   /** A response to `svc-admin` from the server at its fleet's address: a page of 1,000 hosts has 3 MiB. */
   fleetAnswer: limits(16 * mebibyte, 1_000_000),
 };

@@ -9,6 +9,7 @@ const newKeys: Readonly<Record<string, readonly string[]>> = {
     "sources.type: journald",
     "sources.type: syslog",
     "sources.preset",
+    "sources.pod_labels",
     "sources.processors",
     "processors",
     "local_processors",

@@ -365,7 +365,8 @@ it("reads the logs of all pods but the collector's own by a preset, and requires
     exclude: ["/var/log/pods/kube-system_*/**", "/var/log/pods/fleet-collector_*/**"],
     preset: "containers",
   });
-  expect(errorsOf(`${minimal}sources: [{type: file}]`)).toMatchObject([
+  expect(errorsOf(`${minimal}sources: [{type: file, pod_labels: [app]}]`)).toMatchObject([
     { path: "sources.0.include", message: "is required" },
+    { path: "sources.0.pod_labels", message: "needs `preset`" },
   ]);
 });

@@ -116,6 +116,8 @@ const FileSource = v.pipe(
     exclude: v.optional(v.pipe(v.array(Path), v.maxLength(256)), []),
     /** `containers`: [logs of containers](container-logs.md), by default those of all pods */
     preset: v.optional(v.literal("containers")),
+    /** labels of pods that it adds, as `app`; needs a [right](container-logs.md#labels-of-pods) */
+    pod_labels: v.optional(v.pipe(v.array(Identifier(317)), v.maxLength(16))),
     /** where a file begins that it did not know: `end` or `beginning` */
     start_at: v.optional(v.picklist(["beginning", "end"]), "end"),
     /** whether `**` descends into linked directories */
@@ -156,6 +158,10 @@ const FileSource = v.pipe(
   v.forward(
     v.check(({ include, preset }) => (include ?? preset) !== undefined, "is required"),
     ["include"],
+  ),
+  v.forward(
+    v.check(({ preset, pod_labels }) => (preset ?? pod_labels) === preset, "needs `preset`"),
+    ["pod_labels"],
   ),
 );
 

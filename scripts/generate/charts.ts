@@ -19,6 +19,11 @@ const pullSecrets: Choice = [
   "      automountServiceAccountToken: false\n",
   "      automountServiceAccountToken: false\n      {{- with .Values.images.pullSecrets }}\n      imagePullSecrets: {{- toYaml . | nindent 8 }}\n      {{- end }}\n",
 ];
+/** A part that the pod has only where a source asks for labels of pods, after `text`. */
+const forPodLabels = (text: string, part: string): Choice => [
+  text,
+  `${text}{{- if include "pod-labels" . }}\n${part}{{- end }}\n`,
+];
 const resources = (text: string, values: string): Choice => [
   `resources:\n            ${text.replaceAll("\n", "\n            ")}\n`,
   `resources: {{- toYaml ${values} | nindent 12 }}\n`,
@@ -125,6 +130,19 @@ const templates: readonly {
         "audience: https://core.example.com",
         'audience: {{ printf "https://%s" .Values.coreHost | quote }}',
       ],
+      forPodLabels(
+        "            - { name: tmp, mountPath: /tmp }\n",
+        "            - { name: api, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true }\n",
+      ),
+      forPodLabels(
+        "          emptyDir: { sizeLimit: 64Mi }\n",
+        `        - name: api
+          projected:
+            sources:
+              - serviceAccountToken: { path: token, expirationSeconds: 3600 }
+              - configMap: { name: kube-root-ca.crt }
+`,
+      ),
     ],
   },
   {

@@ -94,7 +94,8 @@ describe.each([
         "ingest.networks[0]=192.0.2.0/24",
         "ingress.annotations.a=b",
       ];
-      const rendered = manifestsIn(render(chart, ...sets, ...(chart === "fleet" ? more : [])));
+      const added = chart === "fleet" ? more : ["config.sources[0].pod_labels[0]=app"];
+      const rendered = manifestsIn(render(chart, ...sets, ...added));
       expect(rendered.length).toBeGreaterThan(4);
       expect(unknownKeys(rendered, version)).toBe("");
     },
@@ -222,6 +223,26 @@ describe("the settings of the chart collector", () => {
     expect(parse(text)).toEqual(
       parse(readFileSync("docs/deploy/kubernetes/collector/collector.yaml", "utf8")),
     );
+  });
+
+  it("give a right to read pods, and a token for it, only where a source asks for labels", () => {
+    const asking = render("collector", "config.sources[0].pod_labels[0]=app");
+    const role = asking.find(({ kind }) => kind === "ClusterRole");
+    expect(role.rules).toEqual([{ apiGroups: [""], resources: ["pods"], verbs: ["list"] }]);
+    expect(asking.find(({ kind }) => kind === "ClusterRoleBinding")).toMatchObject({
+      roleRef: { name: role.metadata.name },
+      subjects: [{ kind: "ServiceAccount", name: "collector", namespace: "default" }],
+    });
+    const volumesOf = (resources: readonly Resource[]) => {
+      const pod = podOf({ data: manifestsIn(resources) }, "collector");
+      expect(pod.automountServiceAccountToken).toBe(false);
+      return containerOf(pod, "collector").volumeMounts?.map(({ mountPath }) => mountPath);
+    };
+    const directory = "/var/run/secrets/kubernetes.io/serviceaccount";
+    expect(volumesOf(asking)).toContain(directory);
+    const plain = render("collector");
+    expect(volumesOf(plain)).not.toContain(directory);
+    expect(plain.filter(({ kind }) => kind.startsWith("ClusterRole"))).toEqual([]);
   });
 
   it("are refused without the CA of core", () => {

@@ -52,6 +52,8 @@ export interface FileSourceConfig extends FilePatterns {
   readonly multiline?: MultilineConfig | undefined;
   /** `containers`: they are logs of containers. */
   readonly preset?: "containers" | undefined;
+  /** The labels of pods that their records have. */
+  readonly podLabels?: readonly string[] | undefined;
 }
 
 /** The dependencies of discovery. */

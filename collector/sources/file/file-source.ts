@@ -17,6 +17,7 @@ import { createDiscovery, type FileSourceConfig, isHung } from "./discovery.ts";
 import { createLedgers } from "./ledger.ts";
 import { createMultiline, type Multiline, type MultilineConfig } from "./multiline.ts";
 import type { Placed } from "./placement.ts";
+import { createPodLabels } from "./pod-labels.ts";
 import { fileCheckpoints } from "./position.ts";
 import {
   createPause,
@@ -58,7 +59,6 @@ export const createFileSource = (
   const waiting = createWaiting(clock);
   const storing = createStoring(name, dependencies, counts);
   let running: Promise<unknown> = Promise.resolve();
-  const multiline = openMultiline(config.multiline);
 
   const follow = ({ key, file, position, kind }: Placed) => {
     const { path, offset } = position;
@@ -87,7 +87,7 @@ export const createFileSource = (
   });
 
   const reports = { truncated: discovery.truncated, ...createReports(name, counts, log) };
-  const reading = { ...tailDefaults, ...config, source: name, multiline };
+  const reading = readingOf(config, name, shared);
   const reader = createTailReader(reading, { ...dependencies, ...storing }, reports);
   const closing = createClosing(config, followed, { ...shared, discovery, reader });
 
@@ -142,7 +142,7 @@ export const createFileSource = (
   return {
     name,
     start: async () => {
-      await multiline;
+      await reading.multiline;
       await discovery.run().catch((error: unknown) => {
         // Neither a full disk nor a mount that hangs is a fault of the config: it is tried again, as later.
         if (!isDiskUnwritable(error) && !isHung(error)) throw error;
@@ -167,6 +167,7 @@ export const createFileSource = (
       ...discovery.warnings(),
       ...fileWarnings([...tails.values()], dependencies.files),
       ...readers.warnings(),
+      ...reading.podLabels.warnings(),
     ],
     counters: () => ({
       files: tails.size,
@@ -192,6 +193,19 @@ const tailDefaults = { partialAfterMs: 5_000, encoding: "utf-8" } as const;
 
 const openMultiline = async (config: MultilineConfig | undefined): Promise<Multiline | undefined> =>
   config && createMultiline(config);
+
+/** Returns how the files of a source are read. */
+const readingOf = (
+  config: FileSourceConfig,
+  source: string,
+  dependencies: Parameters<typeof createPodLabels>[1],
+) => ({
+  ...tailDefaults,
+  ...config,
+  source,
+  multiline: openMultiline(config.multiline),
+  podLabels: createPodLabels(config.podLabels, dependencies),
+});
 
 /** Files that wait for so long may be gone before their turn. */
 const waitingMs = minuteMs;

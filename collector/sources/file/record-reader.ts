@@ -11,6 +11,7 @@ import {
 import { containerLog } from "./containers.ts";
 import { type Lines, lineBytesMax } from "./lines.ts";
 import type { Multiline } from "./multiline.ts";
+import type { PodLabels } from "./pod-labels.ts";
 import { hasPrint, headOf, noPrint, type Position, printBytesMax, printOf } from "./position.ts";
 import { findRecords, type ReadUntil } from "./records.ts";
 import type { LogFile } from "./source-files.ts";
@@ -27,6 +28,8 @@ export interface TailOptions {
   readonly multiline: Promise<Multiline | undefined>;
   /** `containers`: they are logs of containers. */
   readonly preset?: "containers" | undefined;
+  /** Adds the labels of a container's pod. */
+  readonly podLabels?: PodLabels | undefined;
 }
 
 /** Less than the smallest queue, which would always drop a larger batch. */
@@ -43,7 +46,7 @@ const lineLog = { attributesOf: () => ({}), find: findRecords, attributesBytesMa
 
 /** Creates the function that reads the next records of a file; null if the bytes before its position have changed. */
 export const createRecordReader = (
-  { source, encoding, multiline: joining, preset, partialAfterMs }: TailOptions,
+  { source, encoding, multiline: joining, preset, podLabels, partialAfterMs }: TailOptions,
   { clock, log }: Pick<SourceDependencies, "clock" | "log">,
 ) => {
   const format = preset === "containers" ? containerLog : lineLog;
@@ -68,7 +71,8 @@ export const createRecordReader = (
   return async (tail: Tail, buffer: Buffer, until: ReadUntil) => {
     const { path, file, position } = tail;
     const multiline = await joining;
-    const shared = format.attributesOf(path);
+    const ofPath = format.attributesOf(path);
+    const shared = (await podLabels?.addTo(ofPath)) ?? ofPath;
     const lineOverheadBytes =
       measureLineOverhead({ source, path, observedAtMs: clock.now(), shared }) +
       format.attributesBytesMax;

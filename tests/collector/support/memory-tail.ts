@@ -4,6 +4,7 @@ import {
   type Multiline,
   type MultilineConfig,
 } from "#collector/sources/file/multiline.ts";
+import type { PodLabels } from "#collector/sources/file/pod-labels.ts";
 import { noPrint, type Position, parsePosition } from "#collector/sources/file/position.ts";
 import type { LogFile } from "#collector/sources/file/source-files.ts";
 import { createTailReader } from "#collector/sources/file/tail.ts";
@@ -17,6 +18,7 @@ export interface MemoryTailOptions {
   multiline?: MultilineConfig;
   bufferBytes?: number;
   preset?: "containers";
+  podLabels?: PodLabels;
   path?: string;
 }
 
@@ -26,6 +28,7 @@ export const createMemoryTail = async ({
   multiline: config,
   bufferBytes = 256 * 1024,
   preset,
+  podLabels,
   path = "/logs/app.log",
 }: MemoryTailOptions = {}) => {
   const clock = createTestClock();
@@ -63,6 +66,7 @@ export const createMemoryTail = async ({
       encoding,
       multiline: Promise.resolve(multiline),
       preset,
+      podLabels,
     },
     {
       append: async (batch, { checkpoints = [] } = {}) => {
