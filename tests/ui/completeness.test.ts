@@ -109,7 +109,7 @@ describe("the completeness of the fleet", () => {
     // The one that lost records, though the other has more incomplete hours.
     await see(rows.nth(2), /310 records dropped at the host/);
     expect(await rows.nth(3).getByRole("link", { name: "shop-4" }).count()).toBe(1);
-    await see(page, "The other 2 hosts have none.");
+    await see(page, "The other 2 hosts have no incomplete hours.");
     await page.getByRole("link", { name: "Short", exact: true }).click();
     await expectCount(rows, 3);
     await rows.nth(2).getByRole("link", { name: "shop-3" }).click();

@@ -2,7 +2,8 @@ import { Show } from "solid-js";
 import { type HourState, hourStates, incompleteStates } from "#proto/completeness/hour-state.ts";
 import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts";
 import { CopiedCommand } from "../design/buttons.tsx";
-import { Chips, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
+import { Chips, RecordList } from "../design/record-list.tsx";
+import { type RecordColumns, TwoLines } from "../design/record-table.tsx";
 import { List, Loaded, Notice } from "../design/report-parts.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { type AddressList, createListPage, PageFrame } from "../shell/page.tsx";
@@ -32,6 +33,11 @@ export const CompletenessPage = () => {
   });
   const asked = () =>
     hourStates.filter((state) => address.params().getAll("state").includes(state));
+  const what = () => (asked().length > 0 ? "hours in this state" : undefined);
+  const rest = (shown: number) => {
+    const known = report.value();
+    return known && restText(known, { shown, what: what() });
+  };
   const withHours = () => {
     const known = report.value();
     return report.phase() !== "failed" && known && known.hours.length > 0 ? known : undefined;
@@ -73,10 +79,10 @@ export const CompletenessPage = () => {
               noun="host"
               order="first to last"
               exports={{ csv: "CSV" }}
-              empty={<p>{restText(known(), 0)}</p>}
+              empty={<p>{rest(0)}</p>}
             />
             <Show when={known().items.length > 0 && !address.params().has("cursor")}>
-              <p>{restText(known(), known().items.length)}</p>
+              <p>{rest(known().items.length)}</p>
             </Show>
             <Verification report={known()} />
           </>

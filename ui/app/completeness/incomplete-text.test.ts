@@ -18,9 +18,13 @@ it("L7: says first of how many hosts nothing is known, from the counts of all st
 });
 
 it("says which hosts are not in the picture, of few and of many", () => {
-  expect(restText({ hosts: 4, hosts_listed: 2 }, 2)).toBe("The other 2 hosts have none.");
-  expect(restText({ hosts: 10_000, hosts_listed: 312 }, 20)).toBe(
-    "These are the worst 20 of 312 hosts with such hours. 9,688 hosts have none.",
+  expect(restText({ hosts: 4, hosts_listed: 2 }, { shown: 2 })).toBe(
+    "The other 2 hosts have no incomplete hours.",
   );
-  expect(restText({ hosts: 1, hosts_listed: 0 }, 0)).toBe("1 host has none.");
+  expect(restText({ hosts: 10_000, hosts_listed: 312 }, { shown: 20 })).toBe(
+    "These are the worst 20 of 312. 9,688 hosts have no incomplete hours.",
+  );
+  expect(restText({ hosts: 1, hosts_listed: 0 }, { shown: 0, what: "hours in this state" })).toBe(
+    "1 host has no hours in this state.",
+  );
 });

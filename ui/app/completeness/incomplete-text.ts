@@ -32,11 +32,11 @@ export const hostsWith = (count: number, all: number, hours: string): string =>
 /** Says how many hosts are not on the first page of the list: those of further pages, and those without such hours. */
 export const restText = (
   { hosts, hosts_listed: listed }: Pick<CountedHours, "hosts" | "hosts_listed">,
-  shown: number,
+  { shown, what = "incomplete hours" }: { shown: number; what?: string | undefined },
 ): string => {
   const others = formatCountOf(Math.max(0, hosts - listed), "host");
-  const none = `${others} ${hosts - listed === 1 ? "has" : "have"} none.`;
+  const none = `${others} ${hosts - listed === 1 ? "has" : "have"} no ${what}.`;
   return shown < listed
-    ? `These are the worst ${formatCount(shown)} of ${formatCountOf(listed, "host")} with such hours. ${none}`
+    ? `These are the worst ${formatCount(shown)} of ${formatCount(listed)}. ${none}`
     : `${shown === 0 ? "" : "The other "}${none}`;
 };

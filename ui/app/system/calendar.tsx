@@ -1,10 +1,10 @@
 import { Show } from "solid-js";
 import { type CalendarEntry, SystemCalendar, withoutEnd } from "#proto/system/calendar.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
-import { type RecordColumns, RecordTable, TwoLines } from "../design/records.tsx";
+import { type RecordColumns, RecordTable, TwoLines } from "../design/record-table.tsx";
 import { Loaded, Section } from "../design/report-parts.tsx";
 import { WithCode } from "../design/with-code.tsx";
-import { formatUntil, plainText } from "../format/format.ts";
+import { capitalised, formatUntil, plainText } from "../format/format.ts";
 import { Time, TimeCell } from "../shell/page.tsx";
 import { PartMark } from "./part-mark.tsx";
 
@@ -21,7 +21,7 @@ const TimeLeft = (props: { of: CalendarEntry }) => {
 
 const columns: RecordColumns<CalendarEntry> = {
   Credential: ({ what, subject }) => (
-    <TwoLines second={subject && plainText(subject)}>{what}</TwoLines>
+    <TwoLines second={subject && plainText(subject)}>{capitalised(what)}</TwoLines>
   ),
   Expires: (entry) => <TimeCell at={entry.ends_at} second={<TimeLeft of={entry} />} />,
   Of: ({ of }) => plainText(of.join(", ")),

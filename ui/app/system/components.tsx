@@ -1,10 +1,10 @@
 import { createMemo, Show } from "solid-js";
 import { describePart, groupParts, isIll, type PartGroup } from "#proto/system/parts.ts";
 import type { SystemPart } from "#proto/system/report.ts";
-import { type RecordColumns, RecordTable, TwoLines } from "../design/records.tsx";
+import { type RecordColumns, RecordTable, TwoLines } from "../design/record-table.tsx";
 import { List } from "../design/report-parts.tsx";
 import { WithCode } from "../design/with-code.tsx";
-import { formatCountOf, plainText } from "../format/format.ts";
+import { capitalised, formatCountOf, plainText } from "../format/format.ts";
 import { Time } from "../shell/page.tsx";
 import { PartMark } from "./part-mark.tsx";
 
@@ -75,7 +75,8 @@ const CheckLine = (props: { of: Check }) => (
   </>
 );
 
-const sentenceOf = (part: SystemPart) => `${describePart(part).title}: ${plainText(part.detail)}`;
+const sentenceOf = (part: SystemPart) =>
+  `${capitalised(describePart(part).title)}: ${plainText(part.detail)}`;
 
 /** A part, with the cores that say the same of it. */
 interface Check extends SystemPart {

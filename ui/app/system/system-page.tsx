@@ -2,7 +2,7 @@ import { Show } from "solid-js";
 import { filterToParams } from "#proto/fleet-health/filter.ts";
 import { groupParts, isIll } from "#proto/system/parts.ts";
 import { type PartState, SystemReport } from "#proto/system/report.ts";
-import { type RecordColumns, RecordTable } from "../design/records.tsx";
+import { type RecordColumns, RecordTable } from "../design/record-table.tsx";
 import { List, Loaded } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { createPage, PageFrame, Time } from "../shell/page.tsx";

@@ -2,7 +2,7 @@ import { For, Show } from "solid-js";
 import { type ChannelTrust, SystemTrust } from "#proto/system/trust.ts";
 import { createReport } from "../api/live-report.tsx";
 import { Icon } from "../design/icon.tsx";
-import { type RecordColumns, RecordTable } from "../design/records.tsx";
+import { type RecordColumns, RecordTable } from "../design/record-table.tsx";
 import { List, Loaded, Section } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { Time, TimeCell } from "../shell/page.tsx";
