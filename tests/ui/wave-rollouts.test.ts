@@ -135,7 +135,7 @@ describe("the page of a rollout", () => {
     const table = page.getByRole("table", { name: "Hosts in the order of the waves" });
     const rollout = await get<Rollout>(`/v1/collector/rollouts/${id}`);
     await expectCount(table.getByRole("row"), (rollout.waves[1]?.assigned ?? 0) + 1);
-    expect(await page.getByRole("link", { name: "CSV", exact: true }).getAttribute("href")).toBe(
+    expect(await page.getByRole("link", { name: "CSV of the hosts" }).getAttribute("href")).toBe(
       `/api/core/collector/rollouts/${id}/targets/export.csv?wave=2&status=assigned`,
     );
     await page.goto(`/changes/rollouts/${id}?stat=failed`);

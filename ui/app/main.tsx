@@ -2,8 +2,9 @@ import { Router } from "@solidjs/router";
 import type { Component } from "solid-js";
 import { render } from "solid-js/web";
 import { createApiClient, createFetchAhead } from "./api/api-client.ts";
-import { presentAddress } from "./browser/places.ts";
+import { pageNameOf, presentAddress } from "./browser/places.ts";
 import { lazyPart } from "./design/report-parts.tsx";
+import { capitalised } from "./format/format.ts";
 import { PageContextProvider } from "./session/page-context.tsx";
 import { RequiresScope } from "./session/session-gate.tsx";
 import { createPageTitle } from "./shell/page-title.ts";
@@ -16,10 +17,10 @@ const lazyRoute = (load: () => Promise<Component>): Component => lazyPart("The p
  * Returns the component of a route for operators with scope `audit`; others see which scope is missing. The page sets a title of its own
  * once it is loaded.
  */
-const auditRoute = (title: string, load: () => Promise<Component>): Component => {
+const auditRoute = (path: string, load: () => Promise<Component>): Component => {
   const Page = lazyRoute(load);
   return () => {
-    createPageTitle(() => title);
+    createPageTitle(() => capitalised(pageNameOf(path).replace(/\/.*/, "")));
     return (
       <RequiresScope scope="audit">
         <Page />
@@ -40,66 +41,35 @@ const beginFleetReport = async () => {
 // A script that cannot be loaded is reported in place of the page.
 if (location.pathname === "/fleet") beginFleetReport().catch(() => undefined);
 
-/** The pages for operators with scope `audit` that are loaded on demand: path, title until then, and the page. */
-const auditPages: readonly (readonly [
-  path: string,
-  title: string,
-  load: () => Promise<Component>,
-])[] = [
-  ["/fleet", "Fleet", async () => (await import("./fleet/fleet-page.tsx")).FleetPage],
-  ["/hosts/:host", "Host", async () => (await import("./host/host-page.tsx")).HostPage],
-  [
-    "/data/completeness",
-    "Completeness",
-    async () => (await import("./completeness/completeness-page.tsx")).CompletenessPage,
-  ],
-  [
-    "/access/inventory",
-    "Inventory",
-    async () => (await import("./inventory/inventory-page.tsx")).InventoryPage,
-  ],
-  ["/data/volume", "Volume", async () => (await import("./volume/volume-page.tsx")).VolumePage],
-  ["/changes/audit", "Audit", async () => (await import("./audit/audit-page.tsx")).AuditPage],
-  [
-    "/changes/configs",
-    "Configs",
-    async () => (await import("./configs/configs-page.tsx")).ConfigsPage,
-  ],
-  [
-    "/changes/configs/:id",
-    "Config",
-    async () => (await import("./configs/config-page.tsx")).ConfigPage,
-  ],
-  [
-    "/changes/rollouts",
-    "Rollouts",
-    async () => (await import("./rollouts/rollouts-page.tsx")).RolloutsPage,
-  ],
-  [
-    "/changes/rollouts/:id",
-    "Rollout",
-    async () => (await import("./rollouts/rollout-page.tsx")).RolloutPage,
-  ],
-  [
-    "/access/enrollment",
-    "Enrollment",
-    async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
-  ],
-  ["/watches", "Watches", async () => (await import("./watches/watches-page.tsx")).WatchesPage],
-  ["/watches/:id", "Watch", async () => (await import("./watches/watches-page.tsx")).WatchPage],
-  ["/watches/new", "Watch", async () => (await import("./watches/watch-forms.tsx")).NewWatchPage],
-  [
-    "/watches/:id/change",
-    "Watch",
-    async () => (await import("./watches/watch-forms.tsx")).ChangeWatchPage,
-  ],
-  ["/system", "System", async () => (await import("./system/system-page.tsx")).SystemPage],
-];
+/** The pages for operators with scope `audit`, which are loaded on demand, by their paths. */
+const auditPages: Readonly<Record<string, () => Promise<Component>>> = {
+  "/fleet": async () => (await import("./fleet/fleet-page.tsx")).FleetPage,
+  "/hosts/:host": async () => (await import("./host/host-page.tsx")).HostPage,
+  "/data/completeness": async () =>
+    (await import("./completeness/completeness-page.tsx")).CompletenessPage,
+  "/access/inventory": async () => (await import("./inventory/inventory-page.tsx")).InventoryPage,
+  "/data/volume": async () => (await import("./volume/volume-page.tsx")).VolumePage,
+  "/changes/audit": async () => (await import("./audit/audit-page.tsx")).AuditPage,
+  "/changes/configs": async () => (await import("./configs/configs-page.tsx")).ConfigsPage,
+  "/changes/configs/:id": async () => (await import("./configs/config-page.tsx")).ConfigPage,
+  "/changes/rollouts": async () => (await import("./rollouts/rollouts-page.tsx")).RolloutsPage,
+  "/changes/rollouts/:id": async () => (await import("./rollouts/rollout-page.tsx")).RolloutPage,
+  "/access/enrollment": async () =>
+    (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
+  "/watches": async () => (await import("./watches/watches-page.tsx")).WatchesPage,
+  "/watches/:id": async () => (await import("./watches/watches-page.tsx")).WatchPage,
+  "/watches/new": async () => (await import("./watches/watch-forms.tsx")).NewWatchPage,
+  "/watches/:id/change": async () => (await import("./watches/watch-forms.tsx")).ChangeWatchPage,
+  "/system": async () => (await import("./system/system-page.tsx")).SystemPage,
+};
 
 // Created once: a component made inside the JSX would be another one at each access.
 const routes = [
   { path: "/", component: lazyRoute(async () => (await import("./now/now-page.tsx")).NowPage) },
-  ...auditPages.map(([path, title, load]) => ({ path, component: auditRoute(title, load) })),
+  ...Object.entries(auditPages).map(([path, load]) => ({
+    path,
+    component: auditRoute(path, load),
+  })),
   { path: "*", component: NoSuchPage },
 ];
 

@@ -2,7 +2,7 @@ import { type JSX, Show } from "solid-js";
 import * as v from "valibot";
 import { graceMs } from "#proto/completeness/decide-hour.ts";
 import { createReport, type LiveReport } from "../api/live-report.tsx";
-import { CountLink } from "../design/records.tsx";
+import { CountLink } from "../design/record-table.tsx";
 import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
 import { clockText, hourLengthMs } from "./hour-view.ts";
 

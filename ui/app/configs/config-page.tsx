@@ -10,13 +10,8 @@ import type { ConfigProgress } from "#proto/fleet-health/vocabulary.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { BarFigure } from "../design/bars.tsx";
 import { CopyButton } from "../design/buttons.tsx";
-import {
-  CountLink,
-  HostCell,
-  type RecordColumns,
-  RecordList,
-  RecordTable,
-} from "../design/records.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import { CountLink, HostCell, type RecordColumns, RecordTable } from "../design/record-table.tsx";
 import { lazyPart, Section } from "../design/report-parts.tsx";
 import { capitalised, formatBytes, formatCount, plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollout-parts.tsx";

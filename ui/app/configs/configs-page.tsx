@@ -8,7 +8,8 @@ import {
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { SearchForm } from "../design/filter-form.tsx";
-import { type RecordColumns, RecordLink, RecordList } from "../design/records.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import { type RecordColumns, RecordLink } from "../design/record-table.tsx";
 import { List, Loaded, Section } from "../design/report-parts.tsx";
 import { capitalised, formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { createListPage, PageFrame, TimeCell } from "../shell/page.tsx";

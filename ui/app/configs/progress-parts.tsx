@@ -1,8 +1,7 @@
 import { Show } from "solid-js";
 import type { ProgressHosts } from "#proto/fleet-health/config-report.ts";
 import { StackedBar } from "../design/bars.tsx";
-import { CountLink } from "../design/records.tsx";
-import { formatCount } from "../format/format.ts";
+import { CountLink } from "../design/record-table.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import {
   barParts,
@@ -13,14 +12,9 @@ import {
 } from "./progress-view.ts";
 import "./progress.css";
 
-/** The hosts of a config as a bar. Its name says the counts. */
+/** The hosts of a config as a bar. */
 export const ProgressBar = (props: { hosts: ProgressHosts }) => (
-  <StackedBar
-    label={barParts.map((part) => `${formatCount(props.hosts[part])} ${part}`).join(", ")}
-    parts={barParts}
-    counts={props.hosts}
-    total={props.hosts.desired}
-  />
+  <StackedBar parts={barParts} counts={props.hosts} total={props.hosts.desired} />
 );
 
 /** A figure of a config as a link to its hosts. */

@@ -1,13 +1,15 @@
 import { For, type JSX, Show } from "solid-js";
+import { formatCount } from "../format/format.ts";
 import "./stacked-bar.css";
 
-/** Counts as one bar, a part behind the other; `label` says them. */
+/** Counts as one bar, a part behind the other; its name says them. */
 export const StackedBar = <Part extends string>(props: {
-  label: string;
   /** In the order drawn; what they lack of `total` stays empty. */
   parts: readonly Part[];
   counts: Readonly<Record<Part, number>>;
   total: number;
+  /** The words of a part; by default its name. */
+  wordsOf?: (part: Part) => string;
 }) => {
   const total = () => Math.max(1, props.total);
   const drawn = () => {
@@ -23,7 +25,11 @@ export const StackedBar = <Part extends string>(props: {
     <svg
       class="stacked-bar"
       role="img"
-      aria-label={props.label}
+      aria-label={
+        drawn()
+          .map(({ part, count }) => `${formatCount(count)} ${props.wordsOf?.(part) ?? part}`)
+          .join(", ") || "no hosts"
+      }
       viewBox={`0 0 ${total()} 1`}
       preserveAspectRatio="none"
     >

@@ -1,5 +1,5 @@
 import { createSignal, type JSX, onCleanup, Show } from "solid-js";
-import { Icon } from "./icon.tsx";
+import { Icon, type ShapeName } from "./icon.tsx";
 
 /** A button that submits no form; `class` adds to its look. */
 export const Button = (props: JSX.ButtonHTMLAttributes<HTMLButtonElement>) => (
@@ -63,9 +63,11 @@ export const PopoverMenu = (props: {
   button: string;
   /** What the button shows in place of this text. */
   face?: JSX.Element;
+  /** The button shows this shape alone. */
+  icon?: ShapeName;
   /** The accessible name of the popover; by default the text of the button. */
   label?: string;
-  class: string;
+  class?: string;
   /** Of the button. */
   title?: string;
   /** Receives the button, for the shortcut that presses it. */
@@ -75,12 +77,24 @@ export const PopoverMenu = (props: {
   const [isOpen, setIsOpen] = createSignal(false);
   return (
     <>
-      <Button ref={props.ref} title={props.title} popovertarget={props.id}>
-        {props.face ?? props.button}
+      <Button
+        ref={props.ref}
+        class={props.icon && "button-plain button-icon"}
+        title={props.title ?? (props.icon && props.button)}
+        popovertarget={props.id}
+      >
+        <Show when={props.icon} fallback={props.face ?? props.button}>
+          {(icon) => (
+            <>
+              <Icon name={icon()} />
+              <span class="visually-hidden">{props.button}</span>
+            </>
+          )}
+        </Show>
       </Button>
       <section
         id={props.id}
-        class={`popover ${props.class}`}
+        class={`popover ${props.class ?? ""}`}
         popover="auto"
         aria-label={props.label ?? props.button}
         tabindex="0"

@@ -1,8 +1,8 @@
 import { Show } from "solid-js";
 import { EnrollmentReport } from "#proto/operator/enrollment.ts";
-import { RefusedHosts } from "../audit/host-events.tsx";
+import { RefusedHosts } from "../audit/record-events.tsx";
 import { Icon } from "../design/icon.tsx";
-import { type RecordColumns, RecordTable } from "../design/records.tsx";
+import { type RecordColumns, RecordTable } from "../design/record-table.tsx";
 import { List, LoadFailure, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { createPage, PageFrame, TimeCell } from "../shell/page.tsx";

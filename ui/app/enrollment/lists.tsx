@@ -8,13 +8,8 @@ import {
 } from "#proto/operator/enrollment.ts";
 import { useUpdates } from "../api/live-report.tsx";
 import { auditPath } from "../audit/audit-view.ts";
-import {
-  countedChoices,
-  LabelLinks,
-  type RecordColumns,
-  RecordList,
-  TwoLines,
-} from "../design/records.tsx";
+import { countedChoices, RecordList } from "../design/record-list.tsx";
+import { LabelLinks, type RecordColumns, TwoLines } from "../design/record-table.tsx";
 import { List } from "../design/report-parts.tsx";
 import { formatCount, formatUntil, plainText } from "../format/format.ts";
 import { createListPart, Time, TimeCell } from "../shell/page.tsx";
@@ -28,14 +23,20 @@ import {
   usesOf,
 } from "./enrollment-view.ts";
 
-const pageRows = 50;
-const refreshIntervalMs = 15_000;
+/** What both lists of the page have in common. */
+const ofPage = { path: "/access/enrollment", limit: 50, intervalMs: 15_000 };
 
 /** How many of its limit are used, as a link to the audit events; without any, plain text. */
 const Uses = (props: { used: number; max: number; href: string }) => (
   <Show when={props.used > 0} fallback={<span class="quiet">{usesOf(0, props.max)}</span>}>
     <a href={props.href}>{usesOf(props.used, props.max)}</a>
   </Show>
+);
+
+const StateWord = (props: { state: string; words: string }) => (
+  <span class="token-state" data-state={props.state}>
+    {props.words}
+  </span>
 );
 
 /** When a record was created, and by whom. */
@@ -60,11 +61,7 @@ const tokenColumns: RecordColumns<ListedToken> = {
       <code>{token.token_prefix}…</code>
     </TwoLines>
   ),
-  State: ({ state }) => (
-    <span class="token-state" data-state={state}>
-      {tokenWords[state]}
-    </span>
-  ),
+  State: ({ state }) => <StateWord state={state} words={tokenWords[state]} />,
   Policy: (token) => (
     <a href={tokensPath({ policy_id: token.policy_id })}>{plainText(token.policy_name)}</a>
   ),
@@ -92,13 +89,11 @@ const usesPath = ({ id, created_at: since }: ListedToken) =>
 /** The tokens of all policies under the filter of the address, newest first. */
 export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }) => {
   const { chips, list } = createListPart(() => ({
-    path: "/access/enrollment",
+    ...ofPage,
     source: "/api/core/collector/tokens",
-    limit: pageRows,
     anchor: "tokens",
     foreign: ["policy", "q", "policy_cursor"],
     schema: TokenPage,
-    intervalMs: refreshIntervalMs,
   }));
   return (
     <RecordList
@@ -132,9 +127,7 @@ const policyColumns: RecordColumns<ListedPolicy> = {
   ),
   State: ({ state, frozen_at: at }) => (
     <TwoLines second={at && <Time at={at} />}>
-      <span class="token-state" data-state={state}>
-        {policyWords[state]}
-      </span>
+      <StateWord state={state} words={policyWords[state]} />
     </TwoLines>
   ),
   Allows: (policy) => <List of={policyRules(policy)}>{(rule) => plainText(rule)}</List>,
@@ -170,14 +163,12 @@ const policyColumns: RecordColumns<ListedPolicy> = {
 /** The policies under the filter of the address, newest first, with their tokens by state. */
 export const Policies = (props: { counts: EnrollmentReport["policies"] | undefined }) => {
   const { chips, list } = createListPart(() => ({
-    path: "/access/enrollment",
+    ...ofPage,
     source: "/api/core/collector/enrollment-policies",
-    limit: pageRows,
     anchor: "policies",
     foreign: ["state", "policy_id", "cursor"],
     names: { state: "policy", cursor: "policy_cursor" },
     schema: PolicyPage,
-    intervalMs: refreshIntervalMs,
   }));
   return (
     <RecordList

@@ -1,5 +1,6 @@
 import { createSignal, createUniqueId, Show } from "solid-js";
 import { askKey, type Shortcut, type ShortcutSwitch } from "../browser/shortcuts.ts";
+import { Button } from "../design/buttons.tsx";
 import { lazyPart } from "../design/report-parts.tsx";
 
 const ShortcutList = lazyPart(
@@ -68,15 +69,14 @@ export const ShortcutHelp = (props: {
   const [opened, setOpened] = createSignal(false);
   return (
     <>
-      <button
-        class="button button-icon"
-        type="button"
+      <Button
+        class="button-icon"
         title="Keyboard shortcuts and query language (?)"
         onClick={() => dialog.showModal()}
       >
         <span aria-hidden="true">?</span>
         <span class="visually-hidden">Keyboard shortcuts</span>
-      </button>
+      </Button>
       <dialog
         ref={(element) => {
           dialog = element;

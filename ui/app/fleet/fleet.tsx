@@ -6,6 +6,7 @@ import { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { createReport, neverMs, UpdatesProvider } from "../api/live-report.tsx";
 import { createMedia } from "../browser/create-media.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
+import { Button } from "../design/buttons.tsx";
 import { Banner, causeOf, lazyPart, ReloadIfUnreadable } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf } from "../format/format.ts";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
@@ -49,7 +50,7 @@ const Notices = lazyPart(
 );
 const RefusedHosts = lazyPart(
   "The refused enrollments",
-  async () => (await import("../audit/host-events.tsx")).RefusedHosts,
+  async () => (await import("../audit/record-events.tsx")).RefusedHosts,
 );
 const loadNoRows = async () => (await import("./no-rows.tsx")).NoRows;
 const FailedRows = lazyPart("The reason of the failure", loadNoRows);
@@ -74,9 +75,7 @@ export const Fleet = () => {
         <Show when={fleet.isPageLost()}>
           <Banner>
             That page does not exist. This is the first page.
-            <button class="button" type="button" onClick={fleet.dismiss}>
-              Dismiss
-            </button>
+            <Button onClick={fleet.dismiss}>Dismiss</Button>
           </Banner>
         </Show>
         <Rows of={fleet} />
@@ -171,15 +170,13 @@ const createView = () => {
   };
 };
 
-/** What a part of the page reads. */
-interface PartProps<Name extends keyof ReturnType<typeof createFleet>> {
-  of: Pick<ReturnType<typeof createFleet>, Name>;
+/** The state that the parts of the page share. */
+interface PartProps {
+  of: ReturnType<typeof createFleet>;
 }
 
 /** The title, the fleet in one line, and the age of the page. */
-const Head = (
-  props: PartProps<"view" | "report" | "answer" | "paused" | "setPaused" | "refresh" | "trendOf">,
-) => {
+const Head = (props: PartProps) => {
   const { view, report, answer, paused, setPaused, refresh } = props.of;
   return (
     <div class="fleet-head">
@@ -206,7 +203,7 @@ const Head = (
 };
 
 /** The states, the charts and the outlook, or the history of a past view. A narrow screen shows one line of them until it is opened. */
-const Overview = (props: PartProps<"view" | "report" | "facets" | "answer" | "trendOf">) => {
+const Overview = (props: PartProps) => {
   const { view, report, answer } = props.of;
   const isNarrow = createMedia("(max-width: 640px)");
   let details!: HTMLDetailsElement;
@@ -246,7 +243,7 @@ const Overview = (props: PartProps<"view" | "report" | "facets" | "answer" | "tr
 };
 
 /** The charts of the facets and, of now, the outlook; and a banner when they are old or could not be loaded. */
-const Charts = (props: PartProps<"view" | "report" | "facets" | "answer" | "trendOf">) => {
+const Charts = (props: PartProps) => {
   const { view, report, facets, answer } = props.of;
   const renewalSeconds = createMemo(() => typicalRenewalSeconds(answer()?.items ?? []));
   const hasFailed = () => facets.phase() === "failed";
@@ -267,9 +264,7 @@ const Charts = (props: PartProps<"view" | "report" | "facets" | "answer" | "tren
       <Show when={report.phase() !== "stale" && ["stale", "failed"].includes(facets.phase())}>
         <Banner>
           {hasFailed() ? "The charts could not be loaded" : "The charts are old"}: {causeOf(facets)}
-          <button class="button" type="button" onClick={() => facets.refresh()}>
-            Try again
-          </button>
+          <Button onClick={() => facets.refresh()}>Try again</Button>
           <ReloadIfUnreadable problem={facets.state().problem} />
         </Banner>
       </Show>
@@ -278,9 +273,7 @@ const Charts = (props: PartProps<"view" | "report" | "facets" | "answer" | "tren
 };
 
 /** The query, the pages, and the menus of the table; the keys of the page press them. */
-const Tools = (
-  props: PartProps<PagerNames | "facets" | "show" | "controls" | "shortcuts" | "preferences">,
-) => {
+const Tools = (props: PartProps) => {
   const { session, shortcuts: choice } = usePageContext();
   const { view, facets, answer, show, controls, shortcuts } = props.of;
   const [preferences, setPreferences] = props.of.preferences;
@@ -325,9 +318,7 @@ const Tools = (
   );
 };
 
-type PagerNames = "view" | "report" | "answer" | "trail";
-
-const FleetPager = (props: PartProps<PagerNames> & { label: string }) => {
+const FleetPager = (props: PartProps & { label: string }) => {
   const { view, report, answer, trail } = props.of;
   return (
     <Pager
@@ -342,9 +333,7 @@ const FleetPager = (props: PartProps<PagerNames> & { label: string }) => {
 };
 
 /** The table of the hosts, or why there are no rows. */
-const Rows = (
-  props: PartProps<PagerNames | "page" | "refresh" | "preferences" | "hasNoRows" | "hrefOfRow">,
-) => {
+const Rows = (props: PartProps) => {
   const { times } = usePageContext();
   const { view, report, page, answer, refresh } = props.of;
   const [preferences] = props.of.preferences;
@@ -379,7 +368,7 @@ const Rows = (
 };
 
 /** The drawer of a row. It stays mounted once opened, so that it closes by itself. */
-const Drawer = (props: PartProps<"view" | "closeDrawer">) => {
+const Drawer = (props: PartProps) => {
   const { view, closeDrawer } = props.of;
   const hasDrawer = createMemo((had: boolean) => had || view().rowId !== undefined, false);
   const lastRowId = createMemo((last: string | undefined) => view().rowId ?? last);

@@ -7,12 +7,12 @@ import { HostDiagView } from "#proto/operator/host-diag.ts";
 import { isUuid } from "#proto/values.ts";
 import { type ApiClient, type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
 import { createReport, UpdatesProvider } from "../api/live-report.tsx";
-import { HostEvents, RefusedHosts } from "../audit/host-events.tsx";
+import { RecordEvents, RefusedHosts } from "../audit/record-events.tsx";
 import { decoded } from "../browser/decoded.ts";
 import { HostHours } from "../completeness/host-hours.tsx";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
-import { LabelLinks, type RecordColumns, RecordTable } from "../design/records.tsx";
+import { LabelLinks, type RecordColumns, RecordTable } from "../design/record-table.tsx";
 import {
   List,
   Loaded,
@@ -117,7 +117,7 @@ const History = (props: { id: string; detail: FleetHealthDetail }) => {
   return (
     <div class="host-column stack">
       <h2 class="visually-hidden">History</h2>
-      <HostEvents
+      <RecordEvents
         id={props.id}
         title="Config history"
         kind="config"
@@ -131,8 +131,8 @@ const History = (props: { id: string; detail: FleetHealthDetail }) => {
           none="No rollout has had this host as a target."
         />
       </Section>
-      <HostEvents id={props.id} title="Failures" kind="failure" />
-      <HostEvents
+      <RecordEvents id={props.id} title="Failures" kind="failure" />
+      <RecordEvents
         id={props.id}
         title="Timeline"
         kind="all"

@@ -1,7 +1,8 @@
 import { Show } from "solid-js";
 import type { InventoryStatus } from "#proto/fleet-health/vocabulary.ts";
 import { type InventoryItem, InventoryReport } from "#proto/inventory/inventory.ts";
-import { countedChoices, type RecordColumns, RecordList } from "../design/records.tsx";
+import { countedChoices, RecordList } from "../design/record-list.tsx";
+import type { RecordColumns } from "../design/record-table.tsx";
 import { plainText } from "../format/format.ts";
 import { createListPage, PageFrame } from "../shell/page.tsx";
 

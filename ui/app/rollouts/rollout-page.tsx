@@ -1,5 +1,4 @@
 import { For, Show } from "solid-js";
-import { AuditEventPage } from "#proto/audit-event.ts";
 import {
   Rollout,
   type RolloutBreach,
@@ -7,17 +6,15 @@ import {
   type RolloutWave,
 } from "#proto/rollout/rollout.ts";
 import { targetStatuses } from "#proto/rollout/vocabulary.ts";
-import { createReport } from "../api/live-report.tsx";
-import { auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
-import { EventTimeline } from "../audit/event-timeline.tsx";
 import { deviceOf } from "../audit/event-view.ts";
+import { RecordEvents } from "../audit/record-events.tsx";
 import { BarFigure } from "../design/bars.tsx";
 import { CopiedCommand } from "../design/buttons.tsx";
-import { Icon, RecordState } from "../design/icon.tsx";
-import { HostCell, type RecordColumns, RecordTable } from "../design/records.tsx";
-import { List, Loaded, Section } from "../design/report-parts.tsx";
+import { RecordState } from "../design/icon.tsx";
+import { HostCell, type RecordColumns, RecordTable } from "../design/record-table.tsx";
+import { List, Section } from "../design/report-parts.tsx";
 import { ComparisonDetails } from "../fleet/changes/comparison-details.tsx";
-import { Outages, withOutages } from "../fleet/summary/outages.tsx";
+import { Outages } from "../fleet/summary/outages.tsx";
 import { capitalised, formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { RecordPage, Time } from "../shell/page.tsx";
@@ -64,7 +61,13 @@ export const RolloutPage = () => (
           <Waves rollout={known()} />
           <Commands rollout={known()} />
         </div>
-        <Events rollout={known()} />
+        <RecordEvents
+          id={known().id}
+          title="Timeline"
+          kind="all"
+          level="h2"
+          outages={known().outages}
+        />
         <Targets rollout={known()} />
       </>
     )}
@@ -265,48 +268,3 @@ const Commands = (props: { rollout: Rollout }) => (
     </Section>
   </Show>
 );
-
-/** What happened to a rollout, newest first: the newest page of its audit events, and the outages of core between them. */
-const Events = (props: { rollout: Rollout }) => {
-  const filter = () => ({ target: props.rollout.id });
-  const report = createReport({
-    schema: AuditEventPage,
-    path: () => eventsPath(filter()),
-    intervalMs: 15_000,
-  });
-  const entriesOf = ({ items, next_cursor }: AuditEventPage) =>
-    withOutages(items, props.rollout.outages, {
-      timeOf: ({ occurred_at }) => occurred_at,
-      isLast: next_cursor === null,
-    });
-  return (
-    <Section
-      id="timeline"
-      title="Timeline"
-      tools={
-        <>
-          <a class="button" href={auditPath(filter())}>
-            Show in audit
-          </a>
-          <a class="button" href={auditExportPath("csv", filter())} download="">
-            <Icon name="export" /> CSV of the events
-          </a>
-        </>
-      }
-    >
-      <Loaded report={report} what="events">
-        {(known) => (
-          <Show
-            when={entriesOf(known()).length > 0}
-            fallback={<p class="quiet">No events recorded.</p>}
-          >
-            <EventTimeline entries={entriesOf(known())} names={known().names} />
-            <Show when={known().next_cursor}>
-              <a href={auditPath(filter())}>Older events</a>
-            </Show>
-          </Show>
-        )}
-      </Loaded>
-    </Section>
-  );
-};

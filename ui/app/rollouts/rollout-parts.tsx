@@ -3,8 +3,8 @@ import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
 import type { TargetStatus } from "#proto/rollout/vocabulary.ts";
 import { StackedBar } from "../design/bars.tsx";
 import { RecordState } from "../design/icon.tsx";
-import { CountLink } from "../design/records.tsx";
-import { formatCount, plainText } from "../format/format.ts";
+import { CountLink } from "../design/record-table.tsx";
+import { plainText } from "../format/format.ts";
 import {
   barStatuses,
   configOf,
@@ -22,22 +22,15 @@ import { Time } from "../shell/page.tsx";
 /** How many targets have each status. */
 type TargetTotals = Readonly<Record<TargetStatus | "targets", number>>;
 
-/** Targets by status as a bar. Its name says the counts. */
-export const TargetBar = (props: { counts: TargetTotals }) => {
-  const label = () =>
-    barStatuses
-      .filter((status) => props.counts[status] > 0)
-      .map((status) => `${formatCount(props.counts[status])} ${statusWords(status)}`)
-      .join(", ");
-  return (
-    <StackedBar
-      label={label() || "no hosts"}
-      parts={barStatuses}
-      counts={props.counts}
-      total={props.counts.targets}
-    />
-  );
-};
+/** Targets by status as a bar. */
+export const TargetBar = (props: { counts: TargetTotals }) => (
+  <StackedBar
+    parts={barStatuses}
+    counts={props.counts}
+    total={props.counts.targets}
+    wordsOf={statusWords}
+  />
+);
 
 /** A count of targets as a link to exactly them. */
 export const TargetFigure = (props: {

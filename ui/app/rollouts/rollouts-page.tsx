@@ -3,7 +3,8 @@ import { describeComparison } from "#proto/fleet-health/comparison.ts";
 import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
 import type { RolloutState } from "#proto/rollout/vocabulary.ts";
 import { RecordState } from "../design/icon.tsx";
-import { type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import { type RecordColumns, TwoLines } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
 import {

@@ -1,7 +1,8 @@
 import { Show } from "solid-js";
 import { type Rollout, type RolloutTarget, RolloutTargetPage } from "#proto/rollout/rollout.ts";
 import { type TargetStatus, targetStatuses } from "#proto/rollout/vocabulary.ts";
-import { HostCell, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import { HostCell, type RecordColumns, TwoLines } from "../design/record-table.tsx";
 import { Section } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { createListPart, Time, TimeCell } from "../shell/page.tsx";
@@ -79,7 +80,7 @@ export const Targets = (props: { rollout: Rollout }) => {
         isFailed={({ status }) => status === "failed"}
         noun="host"
         order="first to last"
-        exports={{ csv: "CSV" }}
+        exports={{ csv: "CSV of the hosts" }}
       />
     </Section>
   );

@@ -10,7 +10,8 @@ import {
 } from "../api/live-report.tsx";
 import { pageNameOf } from "../browser/places.ts";
 import { changedParams, type QueryParams, withQuery } from "../browser/with-query.ts";
-import { type Chip, TwoLines } from "../design/records.tsx";
+import type { Chip } from "../design/record-list.tsx";
+import { TwoLines } from "../design/record-table.tsx";
 import { Freshness, Loaded } from "../design/report-parts.tsx";
 import { capitalised, formatAgo } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";

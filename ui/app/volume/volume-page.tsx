@@ -3,7 +3,8 @@ import * as v from "valibot";
 import { type Budget, BudgetList } from "#proto/budget.ts";
 import { isUnusual, unusualVolume, VolumeReport } from "#proto/volume.ts";
 import { createReport } from "../api/live-report.tsx";
-import { Chips, type RecordColumns, RecordTable } from "../design/records.tsx";
+import { Chips } from "../design/record-list.tsx";
+import { type RecordColumns, RecordTable } from "../design/record-table.tsx";
 import { List, Loaded, Notice } from "../design/report-parts.tsx";
 import { Sparkline } from "../design/sparkline.tsx";
 import {

@@ -10,7 +10,7 @@ import { type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.t
 import { createReport, neverMs } from "../api/live-report.tsx";
 import { keepTyped } from "../browser/keep-typed.ts";
 import { StateMark } from "../design/icon.tsx";
-import { Chips } from "../design/records.tsx";
+import { Chips } from "../design/record-list.tsx";
 import { Loaded, Section, SignInIfOld } from "../design/report-parts.tsx";
 import {
   aboutPath,

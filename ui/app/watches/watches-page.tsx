@@ -9,13 +9,8 @@ import {
 } from "#proto/watch/watch.ts";
 import { useUpdates } from "../api/live-report.tsx";
 import { RecordState, type StateWords } from "../design/icon.tsx";
-import {
-  type RecordColumns,
-  RecordLink,
-  RecordList,
-  RecordTable,
-  TwoLines,
-} from "../design/records.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import { type RecordColumns, RecordLink, RecordTable, TwoLines } from "../design/record-table.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
 import {
   formatCount,
@@ -150,6 +145,11 @@ const columns: RecordColumns<Watch> = {
   ),
 };
 
+const stateChoices = {
+  All: null,
+  ...Object.fromEntries(watchStates.toReversed().map((state) => [stateWords[state][0], state])),
+};
+
 /** `/watches`: the watches, those that fire first, with their state. */
 export const WatchesPage = () => {
   const { session } = usePageContext();
@@ -175,12 +175,7 @@ export const WatchesPage = () => {
       <Show when={report.value()?.held_by}>{(outage) => <Outages outages={[outage()]} />}</Show>
       <RecordList
         {...list()}
-        filters={{
-          "Watches by state": chips("state", {
-            All: null,
-            ...Object.fromEntries(watchStates.map((state) => [stateWords[state][0], state])),
-          }),
-        }}
+        filters={{ "Watches by state": chips("state", stateChoices) }}
         label="Watches, worst first"
         columns={columns}
         isFailed={({ state }) => state === "firing"}

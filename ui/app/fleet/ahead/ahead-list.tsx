@@ -27,8 +27,7 @@ export const AheadList = () => {
         {(known) => (
           <>
             <p class="quiet">Unless somebody acts, by {times.text(known().until)}:</p>
-            <HostParts ahead={known()} />
-            <OtherParts ahead={known()} />
+            <Parts ahead={known()} />
             <Show when={known().telemetry}>
               {(stored) => (
                 <p>
@@ -53,78 +52,74 @@ const host = (each: { identity_id: string; device_id: string }) => (
   <a href={`/hosts/${each.identity_id}`}>{plainName(each.device_id)}</a>
 );
 
-/** Certificates and queues of hosts. */
-const HostParts = (props: AheadProps) => (
-  <>
-    <Part
-      count={props.ahead.certificates.count}
-      href={`/fleet?${props.ahead.certificates.query}`}
-      noun="host"
-      does={["loses its certificate", "lose their certificates"]}
-      more=": renewal late or failed, or host stale"
-      none="No host loses its certificate."
-      items={props.ahead.certificates.first}
-    >
-      {(each) => (
-        <>
-          {host(each)} expires <End at={each.expires_at} ahead={props.ahead} />
-        </>
-      )}
-    </Part>
-    <Part
-      count={props.ahead.queues.count}
-      href={`/fleet?${props.ahead.queues.query}`}
-      noun="queue"
-      does={["will be full at its", "will be full at their"]}
-      more=" present rate"
-      none="No queue will be full."
-      items={props.ahead.queues.fullest}
-    >
-      {(each) => (
-        <>
-          {host(each)} {formatBytes(each.bytes)} of {formatBytes(each.max_bytes)},{" "}
-          {formatBytes(each.grew_bytes)} more in {formatDuration(each.grew_seconds)}: full{" "}
-          <End at={each.full_at} ahead={props.ahead} />
-        </>
-      )}
-    </Part>
-  </>
-);
-
-/** Bootstrap tokens, and certificates of core. */
-const OtherParts = (props: AheadProps) => (
-  <>
-    <Part
-      count={props.ahead.tokens.count}
-      href="/access/enrollment"
-      noun="bootstrap token"
-      none="No bootstrap token expires."
-      items={props.ahead.tokens.items}
-    >
-      {(each) => (
-        <>
-          {plainName(each.policy_name)} <code>{each.token_prefix}</code> expires{" "}
-          <End at={each.expires_at} ahead={props.ahead} />
-        </>
-      )}
-    </Part>
-    <Part
-      count={props.ahead.system_certificates.count}
-      href="/system"
-      noun="certificate of core"
-      nouns="certificates of core"
-      none="No certificate of core expires."
-      items={props.ahead.system_certificates.items}
-    >
-      {(each) => (
-        <>
-          {plainName(each.machine)} {inWords(each.name)} expires{" "}
-          <End at={each.expires_at} ahead={props.ahead} />
-        </>
-      )}
-    </Part>
-  </>
-);
+/** What runs out of hosts, of enrollment and of core. */
+const Parts = (props: AheadProps) => {
+  const end = (at: string) => <End at={at} ahead={props.ahead} />;
+  return (
+    <>
+      <Part
+        of={props.ahead.certificates}
+        items={props.ahead.certificates.first}
+        href={`/fleet?${props.ahead.certificates.query}`}
+        noun="host"
+        does={["loses its certificate", "lose their certificates"]}
+        more=": renewal late or failed, or host stale"
+        none="No host loses its certificate."
+      >
+        {(each) => (
+          <>
+            {host(each)} expires {end(each.expires_at)}
+          </>
+        )}
+      </Part>
+      <Part
+        of={props.ahead.queues}
+        items={props.ahead.queues.fullest}
+        href={`/fleet?${props.ahead.queues.query}`}
+        noun="queue"
+        does={["will be full at its", "will be full at their"]}
+        more=" present rate"
+        none="No queue will be full."
+      >
+        {(each) => (
+          <>
+            {host(each)} {formatBytes(each.bytes)} of {formatBytes(each.max_bytes)},{" "}
+            {formatBytes(each.grew_bytes)} more in {formatDuration(each.grew_seconds)}: full{" "}
+            {end(each.full_at)}
+          </>
+        )}
+      </Part>
+      <Part
+        of={props.ahead.tokens}
+        items={props.ahead.tokens.items}
+        href="/access/enrollment"
+        noun="bootstrap token"
+        none="No bootstrap token expires."
+      >
+        {(each) => (
+          <>
+            {plainName(each.policy_name)} <code>{each.token_prefix}</code> expires{" "}
+            {end(each.expires_at)}
+          </>
+        )}
+      </Part>
+      <Part
+        of={props.ahead.system_certificates}
+        items={props.ahead.system_certificates.items}
+        href="/system"
+        noun="certificate of core"
+        nouns="certificates of core"
+        none="No certificate of core expires."
+      >
+        {(each) => (
+          <>
+            {plainName(each.machine)} {inWords(each.name)} expires {end(each.expires_at)}
+          </>
+        )}
+      </Part>
+    </>
+  );
+};
 
 /** When something ends, and in what time from the report on. */
 const End = (props: AheadProps & { at: string }) => {
@@ -135,7 +130,7 @@ const End = (props: AheadProps & { at: string }) => {
 
 /** A kind of what runs out: its count, which is a link, and the first of them. */
 const Part = <Item,>(props: {
-  count: number;
+  of: { count: number };
   href: string;
   noun: string;
   nouns?: string;
@@ -146,10 +141,10 @@ const Part = <Item,>(props: {
   items: readonly Item[];
   children: (item: Item) => JSX.Element;
 }) => (
-  <Show when={props.count > 0} fallback={<p class="quiet">{props.none}</p>}>
+  <Show when={props.of.count > 0} fallback={<p class="quiet">{props.none}</p>}>
     <p>
-      <a href={props.href}>{formatCountOf(props.count, props.noun, props.nouns)}</a>{" "}
-      {(props.does ?? ["expires", "expire"])[props.count === 1 ? 0 : 1]}
+      <a href={props.href}>{formatCountOf(props.of.count, props.noun, props.nouns)}</a>{" "}
+      {(props.does ?? ["expires", "expire"])[props.of.count === 1 ? 0 : 1]}
       {props.more}
     </p>
     <List of={props.items}>{props.children}</List>

@@ -37,18 +37,17 @@ type HrefOf = (figure: FleetFilter) => string | undefined;
 /** Bars on an axis, each a link to the fleet under its filter. Attributes alone hold the geometry; widths are in percent. */
 const ColumnChart = (props: {
   title: string;
-  bars: readonly Bar[];
-  ticks: readonly Tick[];
+  chart: { bars: readonly Bar[]; ticks: readonly Tick[] };
   hrefOf: HrefOf;
   /** Drawn behind the bars. */
   children?: JSX.Element;
 }) => (
-  <Chart title={props.title} bars={props.bars} dense={props.bars.length > 16}>
+  <Chart title={props.title} bars={props.chart.bars} dense={props.chart.bars.length > 16}>
     {(hatching, roving) => (
       <>
         {props.children}
         <line class="chart-axis" x1="0" x2="100%" y1={barBase + 0.5} y2={barBase + 0.5} />
-        <Index each={props.bars}>
+        <Index each={props.chart.bars}>
           {(bar, index) => (
             <g>
               <Show when={bar().count > 0}>
@@ -73,7 +72,7 @@ const ColumnChart = (props: {
             </g>
           )}
         </Index>
-        <Index each={props.ticks}>
+        <Index each={props.chart.ticks}>
           {(tick) => (
             <text x={`${tick().x}%`} y={chartHeight - 4} text-anchor={tick().anchor}>
               {tick().label}
@@ -315,12 +314,7 @@ const Charts = (props: ChartsProps) => {
       >
         <Show when={heartbeats()}>
           {(chart) => (
-            <ColumnChart
-              title="Last heartbeat"
-              bars={chart().bars}
-              ticks={chart().ticks}
-              hrefOf={props.hrefOf}
-            >
+            <ColumnChart title="Last heartbeat" chart={chart()} hrefOf={props.hrefOf}>
               <line
                 class="chart-threshold"
                 x1={`${chart().threshold.x}%`}
@@ -342,12 +336,7 @@ const Charts = (props: ChartsProps) => {
       >
         <Show when={expiry()}>
           {(chart) => (
-            <ColumnChart
-              title="Certificate expiry"
-              bars={chart().bars}
-              ticks={chart().ticks}
-              hrefOf={props.hrefOf}
-            >
+            <ColumnChart title="Certificate expiry" chart={chart()} hrefOf={props.hrefOf}>
               <Show when={chart().renewalWindow}>
                 {(shade) => (
                   <rect

@@ -2,10 +2,10 @@ import { Index, type JSX, Show } from "solid-js";
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
 import { UpdatesProvider, useUpdates } from "#ui/app/api/live-report.tsx";
-import { HostEvents } from "#ui/app/audit/host-events.tsx";
+import { RecordEvents } from "#ui/app/audit/record-events.tsx";
 import { CopyButton } from "#ui/app/design/buttons.tsx";
 import { StateMark } from "#ui/app/design/icon.tsx";
-import { LabelLinks } from "#ui/app/design/records.tsx";
+import { LabelLinks } from "#ui/app/design/record-table.tsx";
 import { WithCode } from "#ui/app/design/with-code.tsx";
 import {
   evidenceParts,
@@ -72,7 +72,7 @@ export const Detail = (props: DetailProps) => {
   return (
     <AsOfReport detail={props.detail}>
       <Reasons detail={props.detail} />
-      <HostEvents
+      <RecordEvents
         id={item().identity_id}
         title="Timeline"
         kind="all"

@@ -7,6 +7,7 @@ import {
 } from "#proto/fleet-health/timeline.ts";
 import { parsePastTime } from "#proto/values.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
+import { Button } from "#ui/app/design/buttons.tsx";
 import { formatCountOf } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { type FleetView, viewPath, withTime } from "../view/view-state.ts";
@@ -29,14 +30,13 @@ export const HistoryStrip = (props: { view: FleetView }) => {
         <fieldset class="history-spans" aria-label="Span">
           <For each={timelineSpans}>
             {(each) => (
-              <button
-                class="button button-plain"
-                type="button"
+              <Button
+                class="button-plain"
                 aria-pressed={strip.span() === each}
                 onClick={() => strip.setSpan(each)}
               >
                 {spanNames[each]}
-              </button>
+              </Button>
             )}
           </For>
         </fieldset>

@@ -207,31 +207,26 @@ const valueItem = (word: string, meaning: string, count?: number): Suggestion =>
 
 /** Returns the values that a part is likely to be filtered by, as words without the key. */
 const valuesOf = ({ part, key, examples, meaning }: Term, values: FleetValues): Suggestion[] => {
+  const { states, drift, versions = [], platforms = [], labels } = values;
   switch (part) {
     case "states":
-      return fleetStates.map((state) =>
-        valueItem(state, stateMeanings[state], values.states?.[state]),
-      );
+      return fleetStates.map((state) => valueItem(state, stateMeanings[state], states?.[state]));
     case "drift":
-      return driftKinds.map((drift) =>
-        valueItem(
-          drift,
-          driftMeanings[drift],
-          values.drift?.find((fact) => fact.drift === drift)?.count,
-        ),
+      return driftKinds.map((kind) =>
+        valueItem(kind, driftMeanings[kind], drift?.find((fact) => fact.drift === kind)?.count),
       );
     case "version":
-      return (values.versions ?? []).map(({ version, count }) => valueItem(version, "", count));
+      return versions.map(({ version, count }) => valueItem(version, "", count));
     case "platform":
-      return (values.platforms ?? []).map(({ platform, count }) => valueItem(platform, "", count));
+      return platforms.map(({ platform, count }) => valueItem(platform, "", count));
     case "label":
-      return (values.labels?.find((label) => key === `label.${label.key}`)?.values ?? []).map(
+      return (labels?.find((label) => key === `label.${label.key}`)?.values ?? []).map(
         ({ value, count }) => valueItem(value, "", count),
       );
     case "condition":
       return fleetConditions.map((condition) => valueItem(condition, stateMeanings[condition]));
     case "versionRange":
-      return (values.versions ?? []).map(({ version }) => valueItem(version, ""));
+      return versions.map(({ version }) => valueItem(version, ""));
     default:
       return [
         ...Object.entries(named[part] ?? {}).map(([word, meaning]) => valueItem(word, meaning)),

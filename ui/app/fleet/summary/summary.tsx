@@ -1,7 +1,8 @@
-import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
+import { createMemo, For, type JSX, Show } from "solid-js";
 import { changeFilter, type FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { FleetSummaryView, FleetThresholdsView } from "#proto/fleet-health/report.ts";
 import { attentionStates, type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { PopoverMenu } from "#ui/app/design/buttons.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
 import { lazyPart } from "#ui/app/design/report-parts.tsx";
 import { formatCount } from "#ui/app/format/format.ts";
@@ -194,32 +195,11 @@ const Chip = (props: {
   </a>
 );
 
-/** A button and its popover: the rule of each state in order of precedence, with the thresholds of the report. */
-export const StateLegend = (props: { thresholds: FleetThresholdsView | undefined }) => {
-  const [opened, setOpened] = createSignal(false);
-  return (
-    <>
-      <button
-        class="button button-plain button-icon"
-        type="button"
-        popovertarget="state-legend"
-        title="State definitions"
-      >
-        <Icon name="info" />
-        <span class="visually-hidden">State definitions</span>
-      </button>
-      <section
-        id="state-legend"
-        class="popover"
-        popover="auto"
-        aria-label="State definitions"
-        tabindex="0"
-        onBeforeToggle={() => setOpened(true)}
-      >
-        <Show when={opened() && props.thresholds}>
-          {(thresholds) => <StateRuleList thresholds={thresholds()} />}
-        </Show>
-      </section>
-    </>
-  );
-};
+/** The rule of each state in order of precedence, with the thresholds of the report, in a popover. */
+export const StateLegend = (props: { thresholds: FleetThresholdsView | undefined }) => (
+  <PopoverMenu id="state-legend" button="State definitions" icon="info">
+    <Show when={props.thresholds}>
+      {(thresholds) => <StateRuleList thresholds={thresholds()} />}
+    </Show>
+  </PopoverMenu>
+);

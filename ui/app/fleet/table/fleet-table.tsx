@@ -200,8 +200,10 @@ const Row = (
     })}
     <For each={props.labels}>
       {(key) => (
-        <LabelCell
-          value={Object.hasOwn(props.row.labels, key) ? (props.row.labels[key] ?? "") : ""}
+        <CutCell
+          name="label"
+          text={Object.hasOwn(props.row.labels, key) ? (props.row.labels[key] ?? "") : ""}
+          fits={14}
         />
       )}
     </For>
@@ -275,6 +277,15 @@ const AgeCell = (props: { name: string; age: AgeView }) => (
   />
 );
 
+/** A text that is cut where it does not fit. */
+const CutCell = (props: { name: string; text: string; fits: number }) => (
+  <td
+    class={cut(props.text, props.fits, `column-${props.name}`)}
+    title={props.text}
+    textContent={props.text}
+  />
+);
+
 /** A column of one text. */
 const PlainCell = (props: CellProps) => {
   const cell = () => props.row.plain[props.name as PlainColumn];
@@ -314,13 +325,7 @@ const QueueCell = (props: CellProps) => (
 const cells: Readonly<Partial<Record<ColumnName, Component<CellProps>>>> = {
   state: StateCell,
   device: NameCell,
-  why: (props) => (
-    <td
-      class={cut(props.row.why, 36, "column-why")}
-      title={props.row.why}
-      textContent={props.row.why}
-    />
-  ),
+  why: (props) => <CutCell name="why" text={props.row.why} fits={36} />,
   brief: (props) => (
     <LinesCell class="column-brief" text={props.row.why} second={props.row.lastHeartbeat} />
   ),
@@ -350,13 +355,7 @@ const cells: Readonly<Partial<Record<ColumnName, Component<CellProps>>>> = {
       fits={18}
     />
   ),
-  hostname: (props) => (
-    <td
-      class={cut(props.row.hostname, 20, "column-hostname")}
-      title={props.row.hostname}
-      textContent={props.row.hostname}
-    />
-  ),
+  hostname: (props) => <CutCell name="hostname" text={props.row.hostname} fits={20} />,
   core: (props) => (
     <LinesCell
       class={cut(props.row.core, 20, "column-core")}
@@ -366,7 +365,3 @@ const cells: Readonly<Partial<Record<ColumnName, Component<CellProps>>>> = {
     />
   ),
 } satisfies Readonly<Record<Exclude<ColumnName, PlainColumn>, Component<CellProps>>>;
-
-const LabelCell = (props: { value: string }) => (
-  <td class={cut(props.value, 14, "column-label")} title={props.value} textContent={props.value} />
-);

@@ -5,14 +5,14 @@ import type { OutageView } from "#proto/values.ts";
 import { createReport } from "../api/live-report.tsx";
 import { type QueryParams, withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/icon.tsx";
-import { ListPager } from "../design/records.tsx";
+import { ListPager } from "../design/record-list.tsx";
 import { Loaded, Section } from "../design/report-parts.tsx";
 import { type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { auditExportPath, auditPath, eventsPath } from "./audit-view.ts";
 import { EventTimeline } from "./event-timeline.tsx";
 
-/** The kinds of events of a host: their filter, and what is said without any. */
+/** The kinds of events of a record: their filter, and what is said without any. */
 const kinds = {
   all: { filter: {}, none: "No events recorded." },
   config: {
@@ -36,19 +36,21 @@ const outcomes: Readonly<Record<Drift, string>> = {
 
 /** The newest enrollments of the last day that core refused, of hosts with `name` in theirs; nothing without any. */
 export const RefusedHosts = (props: { name?: string }) => (
-  <HostEvents
+  <RecordEvents
     title="Refused enrollments"
     kind="failure"
     of={{ action: "collector.enroll", within_seconds: 86_400, q: props.name || null }}
   />
 );
 
-/** The events of a host and its certificates of one kind, newest first, as sentences; the timeline page by page. */
-export const HostEvents = (props: {
+/** The events of a record, such as a host and its certificates, newest first, as sentences; the timeline of a host page by page. */
+export const RecordEvents = (props: {
   id?: string;
   /** Of other hosts: nothing is shown without events. */
   of?: QueryParams;
   title: string;
+  /** By default it is a part of a host. */
+  level?: "h2";
   kind: keyof typeof kinds;
   cursor?: string | undefined;
   /** The past time that is shown; by default now. */
@@ -87,12 +89,14 @@ export const HostEvents = (props: {
       : items
           .slice(0, eventsMax)
           .map((event): TimelineEntry<(typeof items)[number]> => ({ event }));
+  const hasMore = ({ items, next_cursor }: AuditEventPage) =>
+    next_cursor !== null || (props.kind !== "all" && items.length > eventsMax);
   return (
     <Show when={!props.of || items().length}>
       <Section
         id={`host-events-${props.kind}`}
         title={props.title}
-        level={props.of ? "h2" : "h3"}
+        level={props.level ?? (props.of ? "h2" : "h3")}
         tools={
           <>
             <a href={auditPath(filter())}>Show in audit</a>
@@ -116,9 +120,9 @@ export const HostEvents = (props: {
                 noteOf={({ action }, index) => outcomeOf(index, action)}
               />
               <Show
-                when={props.kind === "all"}
+                when={props.kind === "all" && !props.level}
                 fallback={
-                  <Show when={items().length > eventsMax}>
+                  <Show when={hasMore(known())}>
                     <a href={auditPath(filter())}>Older ones</a>
                   </Show>
                 }
