@@ -93,6 +93,11 @@ export const countedMetrics = {
     "claims of more loss than a host can have sent",
   ),
   commit: seconds("core_ingest_commit_seconds", "duration of a group commit"),
+  objectWrite: seconds(
+    "core_ingest_object_write_seconds",
+    "time to write an object: `written` or `failed`",
+    "outcome",
+  ),
   inFlightBytes: gauge("core_ingest_in_flight_bytes", "uncommitted bytes, at most 64 MiB"),
   openStreams: gauge("core_ingest_open_streams", "open streams of Forward"),
   publish: seconds(

@@ -41,6 +41,7 @@ const start = async (options: Partial<CommitterOptions> = {}) => {
       store,
       storeId: await noteStore(db, "memory:/"),
       lineage: "test",
+      observe: { objectWrite: () => undefined },
       clock: systemClock,
       entropy: systemEntropy,
     }),

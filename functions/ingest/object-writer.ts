@@ -17,9 +17,18 @@ export interface WrittenStore {
   lineage: string;
 }
 
+/** Receives facts about objects. */
+export interface ObjectObserver {
+  /** An object was written, or could not be. */
+  objectWrite(facts: { seconds: number; outcome: "written" | "failed" }): void;
+}
+
 /** The dependencies of a writer. */
 interface WriterNeeds extends WrittenStore {
   db: Database;
+  observe: ObjectObserver;
+  /** Awaited before names are drawn; it rejects while core may not store. */
+  beforeDraw?: (() => Promise<void>) | undefined;
   clock: Pick<Clock, "monotonic">;
   entropy: Entropy;
 }
@@ -33,13 +42,23 @@ const nameMsMax = 30 * 60_000;
 
 /** Creates the writer of a core's objects: it draws their names in advance, so that a batch does not wait for one. */
 export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
-  const { store, storeId, lineage } = needs;
+  const { store, storeId, lineage, clock, observe } = needs;
   const takeName = createNameStock(needs);
+  const put: ObjectStore["put"] = async (...object) => {
+    const startedAt = clock.monotonic();
+    let outcome: "written" | "failed" = "failed";
+    try {
+      await store.put(...object);
+      outcome = "written";
+    } finally {
+      observe.objectWrite({ seconds: (clock.monotonic() - startedAt) / 1000, outcome });
+    }
+  };
   return {
     async write(batch, signal) {
       const { id, nonce } = await takeName();
       const { parts, offsets } = layOutObject(batch, { lineage, objectId: id });
-      await store.put(objectNameOf(id, nonce), parts, signal);
+      await put(objectNameOf(id, nonce), parts, signal);
       const blocks = batch.blocks.map((block, index) => ({
         ...block,
         encoding: "object" as const,
@@ -58,10 +77,11 @@ export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
 };
 
 /** Creates the function that takes a name which no object has. */
-const createNameStock = ({ db, storeId, clock, entropy }: WriterNeeds) => {
+const createNameStock = ({ db, storeId, clock, entropy, beforeDraw }: WriterNeeds) => {
   const names: (DrawnObject & { drawnAt: number })[] = [];
   let drawing: Promise<void> | undefined;
   const drawMore = async () => {
+    await beforeDraw?.();
     const drawnAt = clock.monotonic();
     const nonce = entropy.bytes(nonceBytes).toHex();
     for (const drawn of await drawObjects(db, { storeId, nonce, count: namesOfDraw }))

@@ -14,39 +14,56 @@ export const objectSweepMs = 60_000;
 const drawnSeconds = 3_600;
 /** Until then readers may still read an object, and a core that was frozen may still write one. */
 const markedSeconds = 3_600;
-const objectsOfSweep = 1_000;
+const objectsOfStep = 1_000;
+/** A day's objects of the largest fleet are swept within hours. */
+const stepsMax = 20;
+
+type SweepCore = Pick<Core, "db" | "objects">;
+
+/** How many objects were marked, and how many deleted. */
+interface Swept {
+  marked: number;
+  deleted: number;
+}
 
 /**
  * Marks objects whose blocks retention has dropped, and names that no core uses any more, and deletes what was marked an hour ago: the object
  * first, then its row, so that a failure repeats both. Returns undefined when there was nothing to do.
  */
-export const sweepObjects = async ({
-  db,
-  objects,
-}: Pick<Core, "db" | "objects">): Promise<{ marked: number; deleted: number } | undefined> => {
-  const dropped = await markDroppedObjects(db, objectsOfSweep);
+export const sweepObjects = async (core: SweepCore): Promise<Swept | undefined> => {
+  const swept: Swept = { marked: 0, deleted: 0 };
+  for (let step = 0; step < stepsMax; step++) {
+    const { marked, deleted } = await sweepSome(core);
+    swept.marked += marked;
+    swept.deleted += deleted;
+    if (Math.max(marked, deleted) < objectsOfStep) break;
+  }
+  return swept.marked + swept.deleted === 0 ? undefined : swept;
+};
+
+const sweepSome = async ({ db, objects }: SweepCore): Promise<Swept> => {
+  const dropped = await markDroppedObjects(db, objectsOfStep);
   const unused = await findUnused({ db, objects });
   await markDrawnObjects(db, unused);
   const marked = await findWaitingObjects(db, {
     state: "marked",
     seconds: markedSeconds,
-    limit: objectsOfSweep,
+    limit: objectsOfStep,
   });
   for (const [storeId, some] of Map.groupBy(marked, (object) => object.storeId)) {
     const store = await objects.storeOf(storeId);
     await store.delete(some.map(({ name }) => name));
     await deleteObjectRows(db, some);
   }
-  const report = { marked: dropped + unused.length, deleted: marked.length };
-  return report.marked + report.deleted === 0 ? undefined : report;
+  return { marked: dropped + unused.length, deleted: marked.length };
 };
 
 /** Finds old names that have no object. */
-const findUnused = async ({ db, objects }: Pick<Core, "db" | "objects">) => {
+const findUnused = async ({ db, objects }: SweepCore) => {
   const drawn = await findWaitingObjects(db, {
     state: "drawn",
     seconds: drawnSeconds,
-    limit: objectsOfSweep,
+    limit: objectsOfStep,
   });
   const unused: NamedObject[] = [];
   for (const object of drawn) {

@@ -11,6 +11,7 @@ import {
 import type { IngestObserver } from "../ingest/accept-frame.ts";
 import type { CommitObserver } from "../ingest/committer.ts";
 import type { PublishObserver } from "../ingest/nats-sink/publisher.ts";
+import type { ObjectObserver } from "../ingest/object-writer.ts";
 import type { Figure } from "../ops/figures.ts";
 
 /** Core's metrics, counted by prom-client in a registry of their own. */
@@ -129,7 +130,7 @@ const directoryObserverOf = (record: Recorders): DirectoryObserver => ({
   },
 });
 
-const ingestObserverOf = (record: Recorders): IngestObserver & CommitObserver => ({
+const ingestObserverOf = (record: Recorders): IngestObserver & CommitObserver & ObjectObserver => ({
   committed: (facts) => {
     record.frames();
     record.envelopes(facts.envelopes);
@@ -147,6 +148,7 @@ const ingestObserverOf = (record: Recorders): IngestObserver & CommitObserver =>
     record.commit(seconds);
     record.rows(rows);
   },
+  objectWrite: ({ seconds, outcome }) => record.objectWrite(outcome, seconds),
 });
 
 const knownMethods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);

@@ -47,6 +47,7 @@ const storeLines = async () => {
     store: await openObjectStore(location, needs),
     storeId: await noteStore(db, location),
     lineage: "test",
+    observe: { objectWrite: () => undefined },
   });
   const inObjects = await openEnvelopeStore(database, Date.now, writer);
   const inRows = await openEnvelopeStore(database);

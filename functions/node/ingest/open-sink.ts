@@ -1,5 +1,5 @@
 import type { IngestConfig } from "#functions/config/core-config.ts";
-import { createObjectWriter } from "#functions/ingest/object-writer.ts";
+import { createObjectWriter, type ObjectObserver } from "#functions/ingest/object-writer.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
 import { readLineageName } from "#functions/store/database/lineage.ts";
@@ -28,7 +28,7 @@ export const followSinkFiles = async (
 /** Opens the store of objects that the configuration names, and creates what writes to it; undefined if rows have the data. */
 const openWriter = async (
   { store: settings }: Pick<IngestConfig, "store">,
-  needs: Pick<PostgresSinkNeeds, "db" | "clock" | "entropy">,
+  needs: Pick<PostgresSinkNeeds, "db" | "clock" | "entropy"> & { observe: ObjectObserver },
 ): Promise<PostgresSinkNeeds["objects"]> => {
   if (settings.kind === "postgres") return undefined;
   const { db } = needs;
@@ -57,7 +57,7 @@ export const openSink = async (
   const shared = { ...needs, log, codec: zstdCodec, observe: metrics.observeIngest };
   await noteSink(needs.db, settings.kind, new Date(needs.clock.now()));
   if (settings.kind === "postgres") {
-    const objects = await openWriter(config, needs);
+    const objects = await openWriter(config, shared);
     return { sink: createPostgresSink({ ...shared, objects }), payloadBytesMax };
   }
   const { connectNats } = await import("./connect-nats.ts");
