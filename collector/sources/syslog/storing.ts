@@ -11,8 +11,10 @@ import { parseMessage, type SyslogFormat } from "./parse-message.ts";
 export type Storing = ReturnType<typeof createStoring>;
 
 const kind = "log_line";
-/** The most bytes of messages that wait for the queue. */
+/** The most memory of messages that wait for the queue. */
 const waitingBytesMax = 16 * 1024 * 1024;
+/** What a record takes besides its text. */
+const recordBytes = 512;
 const retryMs = 1_000;
 
 /** Creates it for the source `name`. Whatever waits when `signal` aborts is counted as refused. */
@@ -83,7 +85,7 @@ export const createStoring = (
     /** Resolves once the messages of a sender are stored, or counted. */
     store: async (frames: readonly Frame[], sender: Readonly<Record<string, string>>) => {
       if (frames.length === 0) return;
-      const bytes = frames.reduce((sum, frame) => sum + frame.bytes.length, 0);
+      const bytes = frames.reduce((sum, frame) => sum + frame.bytes.length + recordBytes, 0);
       waitingBytes += bytes;
       try {
         await appendAll(frames.map((frame) => recordOf(frame, sender)));

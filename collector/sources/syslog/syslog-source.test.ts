@@ -17,8 +17,10 @@ import {
 import { closeAccounts, refusalsOf } from "#tests/collector/support/queue-accounts.ts";
 import { startTestSyslog } from "#tests/collector/support/syslog.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { testRecord } from "#tests/support/queue.ts";
+import { createStoring } from "./storing.ts";
 
 type TestSyslog = Awaited<ReturnType<typeof startTestSyslog>>;
 const opened: TestSyslog[] = [];
@@ -280,6 +282,20 @@ it("counts the datagrams for which it has no room", async () => {
     )
     .toBe(1);
   sender.close();
+});
+
+it("G8: has room for a bounded number of messages that wait for the queue, however short they are", () => {
+  const dependencies = {
+    append: () => new Promise<never>(() => undefined),
+    refused: () => undefined,
+    clock: createTestClock(),
+    log: createTestLog(),
+  };
+  const storing = createStoring("syslog", "auto", dependencies, AbortSignal.any([]));
+  const frame = { bytes: Buffer.from("a"), isPartial: false, isContinued: false };
+  let waiting = 0;
+  for (; storing.hasRoom() && waiting < 100_000; waiting++) void storing.store([frame], {});
+  expect(waiting).toBeLessThan(33_000);
 });
 
 it("counts the datagrams that the kernel has dropped of its own socket", async () => {

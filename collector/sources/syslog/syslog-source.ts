@@ -40,6 +40,8 @@ const defaultLimits: ConnectionLimits = {
 /** How often idle connections, drops of the kernel and files of TLS are looked at. */
 const lookMs = 10_000;
 const handshakeMs = 10_000;
+/** Nothing of a connection is read ahead of what is being stored. */
+const plain = { highWaterMark: 0 };
 
 /** Creates a source that receives syslog messages by TCP, TLS, UDP and a unix socket. */
 export const createSyslogSource = (
@@ -67,14 +69,14 @@ export const createSyslogSource = (
 
   const createTcp = async (): Promise<Server> => {
     const options = tcp?.tls && (await readSecureOptions(tcp.tls));
-    if (options === undefined) return connections.read(createServer(), "connection", "tcp");
+    if (options === undefined) return connections.read(createServer(plain), "connection", "tcp");
     const server = createTlsServer({ ...options, handshakeTimeout: handshakeMs });
     secure = { server, options };
     return connections.read(server, "secureConnection", "tcp");
   };
   const createUnix = async (path: string): Promise<Server> => {
     await removeStaleSocket(path);
-    return connections.read(createServer(), "connection", "unix");
+    return connections.read(createServer(plain), "connection", "unix");
   };
   /** Takes up files of TLS that have changed; those that cannot be used leave the ones before in effect. */
   const renewTls = async () => {
