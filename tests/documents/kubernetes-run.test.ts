@@ -4,16 +4,20 @@
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import {
+  appendFileSync,
   chmodSync,
+  existsSync,
   mkdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { parseEnv } from "node:util";
+import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { readKeyFile } from "#functions/node/config-files.ts";
@@ -28,6 +32,7 @@ import {
 } from "../support/access/kubernetes-issuer.ts";
 import { enrollmentOf } from "../support/collector.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { isSlow } from "../support/is-slow.ts";
 import { newFolder } from "../support/new-folder.ts";
 import {
   logged,
@@ -36,6 +41,7 @@ import {
   startProgram,
   stopProgram,
 } from "../support/program.ts";
+import { findStored } from "../support/stored-envelopes.ts";
 import { replaceTexts } from "./support/documented-block.ts";
 import { containerOf, podOf, readManifests } from "./support/kubernetes-manifests.ts";
 
@@ -167,6 +173,12 @@ describe("core, as docs/deploy/kubernetes/core.yaml runs it", () => {
 });
 
 describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
+  const configFile = inDir("config/collector.yaml");
+  const ofPod = (words: readonly string[] = []) =>
+    words.map((word) => replaceTexts(word, { "/config/collector.yaml": configFile }));
+  const { args: runArgs, livenessProbe } = containerOf(collectorPod, "collector");
+  const startCollector = () => startProgram("collector/main.ts", ofPod(runArgs));
+
   it.skipIf(!isRoot)("owns the directories that Kubernetes made for root (needs root)", () => {
     const etc = inDir("etc");
     const data = inDir("var");
@@ -277,15 +289,11 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
       },
     );
     mkdirSync(inDir("config"));
-    const file = inDir("config", "collector.yaml");
     writeFileSync(
-      file,
+      configFile,
       isRoot ? `run_as_root_acknowledged: ${acknowledgement}\n${config}` : config,
     );
-    const ofPod = (words: readonly string[] = []) =>
-      words.map((word) => replaceTexts(word, { "/config/collector.yaml": file }));
-    const { args: runArgs, livenessProbe } = containerOf(collectorPod, "collector");
-    const collector = startProgram("collector/main.ts", ofPod(runArgs));
+    const collector = startCollector();
     try {
       await expect
         .poll(
@@ -316,7 +324,81 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
       expect(await stopProgram(collector), collector.stderr).toBe(0);
     }
   });
+
+  it("Q1: neither loses nor repeats a line of pods when it is killed with kill -9, over the kubelet's rotations and deletions", async () => {
+    const { sql } = database.connect();
+    const countStored = async () => {
+      const [row] = await sql.unsafe<{ sum: string }[]>(
+        "select coalesce(sum(envelopes), 0)::text as sum from ingest_block",
+      );
+      return Number(row?.sum);
+    };
+    const findLines = async () => (await findStored(sql)).filter(({ kind }) => kind === "log_line");
+    const web = inDir("pods/shop_web-7d9f_0d6a6f6e-8f5d-4c38-9d1a-2f0f5f3f0a11/nginx");
+    const written: string[] = [];
+    for (let round = 0; round < (isSlow ? 60 : 3); round++) {
+      const job = inDir(`pods/shop_job-${round}_7c1f6f6e-8f5d-4c38-9d1a-2f0f5f3f0a12/main`);
+      const json = inDir(`docker/containers/${round}/${round}-json.log`);
+      for (const folder of [web, job, dirname(json)]) mkdirSync(folder, { recursive: true });
+      const before = written.length;
+      const texts = Array.from({ length: 3_000 }, (_, index) => `${round} ${index}`);
+      appendFileSync(join(web, "0.log"), asCri(texts.map((text) => `web ${text}`)));
+      writeFileSync(json, asDocker(texts.map((text) => `job ${text}`)));
+      symlinkSync(json, join(job, "0.log"));
+      for (const pod of ["web", "job"])
+        for (const text of texts) written.push(`${pod} ${text} out`, `${pod} ${text} err`);
+      const { child, exited } = startCollector();
+      await expect.poll(countStored).toBeGreaterThan(before + 1_500 * (round % 7));
+      // It reads open files to their end, though the pod is deleted.
+      if (round % 3 === 2) {
+        await expect.poll(countStored).toBeGreaterThan(written.length - 3_000);
+        for (const folder of [dirname(job), dirname(json)]) rmSync(folder, { recursive: true });
+        await expect.poll(async () => (await findLines()).length).toBe(written.length);
+      }
+      child.kill("SIGKILL");
+      await exited;
+      rotate(web, round);
+    }
+    const stored = await findLines();
+    const texts = stored.map(({ text }) => text);
+    expect(texts).toHaveLength(written.length);
+    expect(new Set(texts)).toEqual(new Set(written));
+    const pods = stored.map(({ attributes }) => attributes["k8s.pod.name"]?.slice(0, 3));
+    expect(pods).toEqual(texts.map((text) => text.slice(0, 3)));
+  });
 });
+
+const time = "2026-11-30T07:00:00.000000001Z";
+
+/** Returns lines as containerd writes them: those of stdout in two pieces, with one of stderr in between. */
+const asCri = (texts: readonly string[]) =>
+  texts
+    .map(
+      (text) => `${time} stdout P ${text}\n${time} stderr F ${text} err\n${time} stdout F  out\n`,
+    )
+    .join("");
+
+const asDocker = (texts: readonly string[]) =>
+  texts
+    .flatMap((text) => [
+      { log: text, stream: "stdout", time },
+      { log: `${text} err\n`, stream: "stderr", time },
+      { log: " out\n", stream: "stdout", time },
+    ])
+    .map((line) => `${JSON.stringify(line)}\n`)
+    .join("");
+
+/** Rotates a log as the kubelet does: compresses the file that it has rotated before, also in part, and renames the current one. */
+const rotate = (folder: string, round: number) => {
+  const rotated = (at: number) => join(folder, `0.log.20261130-${`${at}`.padStart(6, "0")}`);
+  if (existsSync(rotated(round - 1))) {
+    const packed = gzipSync(readFileSync(rotated(round - 1)));
+    writeFileSync(`${rotated(round - 1)}.gz`, packed);
+    writeFileSync(`${rotated(round)}.tmp`, packed.subarray(0, packed.length / 2));
+    rmSync(rotated(round - 1));
+  }
+  if (round % 3 !== 2) renameSync(join(folder, "0.log"), rotated(round));
+};
 
 it("core, when Kubernetes ends its pod exits within the grace period", async () => {
   const { lifecycle } = containerOf(corePod, "core");

@@ -6,18 +6,13 @@ import { systemClock } from "#kit/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { openTestQueue } from "#tests/support/queue.ts";
 
-// The program of the tailing tests: follows `<dir>/*.log`, or the pods' logs in `<dir>/pods`, into `<dir>/queue` and reports its last sequence,
-// until it is killed.
-const [dir = "", preset] = process.argv.slice(2);
-const files =
-  preset === "containers"
-    ? ({ include: [join(dir, "pods/*/*/*.log")], preset } as const)
-    : { include: [join(dir, "*.log")] };
+// The program of the tailing tests: follows `<dir>/*.log` into `<dir>/queue` and reports its last sequence, until it is killed.
+const dir = process.argv[2] ?? "";
 const queue = openTestQueue(join(dir, "queue"), { maxDiskUsageBytes: 1_000_000_000 });
 const { append, checkpoints } = queue;
 const { refused } = queue.accounts;
 const source = createFileSource(
-  { ...files, exclude: [], startAt: "beginning", rules: { neverRead: [] } },
+  { include: [join(dir, "*.log")], exclude: [], startAt: "beginning", rules: { neverRead: [] } },
   {
     append,
     refused,
