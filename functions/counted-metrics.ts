@@ -100,23 +100,6 @@ export const countedMetrics = {
   ),
   inFlightBytes: gauge("core_ingest_in_flight_bytes", "uncommitted bytes, at most 64 MiB"),
   openStreams: gauge("core_ingest_open_streams", "open streams of Forward"),
-  publish: seconds(
-    "core_ingest_nats_publish_seconds",
-    "time from a message's publish to its acknowledgement",
-  ),
-  publishError: counter(
-    "core_ingest_nats_publish_errors_total",
-    "messages that the stream did not acknowledge",
-    "code",
-  ),
-  waitingPublishes: gauge(
-    "core_ingest_nats_publishes_waiting",
-    "messages that wait for an acknowledgement",
-  ),
-  publishLag: gauge(
-    "core_ingest_nats_lag_seconds",
-    "for how long the oldest of these messages has waited",
-  ),
   directorySync: counter(
     "directory_sync_total",
     "syncs of this core: `synced`, `held`, `refused`, `failed`",

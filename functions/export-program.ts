@@ -7,7 +7,7 @@ import { type ExportConfig, parseExportConfig } from "./config/export-config.ts"
 import { createExportClient } from "./export/create-client.ts";
 import { limitsOf } from "./export/create-delivery.ts";
 import { createExportMetrics } from "./export/export-metrics.ts";
-import { createSources, type ExportSources } from "./export/open-source.ts";
+import { createSource } from "./export/open-source.ts";
 import { createPace } from "./export/pace.ts";
 import { retryDeadLetters } from "./export/retry-dead-letters.ts";
 import { runExport } from "./export/run-export.ts";
@@ -16,7 +16,6 @@ import { printResult } from "./node/command-line.ts";
 import { loadTogether } from "./node/config-files.ts";
 import { followVariables } from "./node/database/follow-variables.ts";
 import { untilAvailable } from "./node/database/prepare-database.ts";
-import { followSinkFiles } from "./node/ingest/open-sink.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { type ReloadedFiles, reloadChangedFiles } from "./node/reload-files.ts";
 import { listenFor, runConfigured, StartFault, stopSignal } from "./node/run-configured.ts";
@@ -55,24 +54,21 @@ export const loadExportFiles = async (config: ExportConfig, log: Log) => {
       return variables.servers;
     },
     client: () => createExportClient(config, { log, clock: systemClock, followed }),
-    natsFiles: () => followSinkFiles(config, log),
   });
-  const { client, natsFiles } = loaded;
-  return { ...loaded, followed: [client.tls, ...followed, ...(natsFiles ? [natsFiles] : [])] };
+  return { ...loaded, followed: [loaded.client.tls, ...followed] };
 };
 
 /** Exports until SIGTERM or SIGINT, then delivers what it has read, for at most five seconds, and releases the lease. */
 const serve = async (
   config: ExportConfig,
   log: Log,
-  { client, servers, natsFiles, followed }: Awaited<ReturnType<typeof loadExportFiles>>,
+  { client, servers, followed }: Awaited<ReturnType<typeof loadExportFiles>>,
 ) => {
   const { name } = config;
   const { sessions } = servers;
   const database = connectDatabase({ ...sessions, ...connection });
   const stopping = new AbortController();
   const metrics = createExportMetrics();
-  let sources: ExportSources | undefined;
   try {
     const tools = { clock: systemClock, log };
     await untilAvailable(sessions.variable, tools, async () => {
@@ -80,9 +76,8 @@ const serve = async (
       if (pending.length > 0)
         throw new StartFault("the database is of an older version of core; start core first");
     });
-    const opened = await createSources(config, { db: database.db, sessions, natsFiles, ...tools });
-    sources = opened;
-    await untilAvailable(sessions.variable, tools, () => opened.prepare());
+    const source = createSource(config, { db: database.db, sessions, ...tools });
+    await untilAvailable(sessions.variable, tools, source.prepare);
     const { metrics: address } = config;
     const onFailure = (err: unknown) => log.error({ err }, "a request for metrics failed");
     const listener =
@@ -100,7 +95,7 @@ const serve = async (
       client,
       log,
       metrics,
-      open: opened.open,
+      open: source.open,
       owner: uuidv7({ clock: systemClock, entropy: systemEntropy }),
       clock: systemClock,
       entropy: systemEntropy,
@@ -117,7 +112,6 @@ const serve = async (
   } finally {
     stopping.abort();
     await client.close();
-    await sources?.close();
     await database.close(1);
   }
   log.info({}, "stopped");

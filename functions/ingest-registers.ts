@@ -6,11 +6,9 @@ import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.t
 import type { HeartbeatCore } from "./domain/fleet/heartbeat.ts";
 import { createStatusRecorder } from "./domain/fleet/status.ts";
 import { type AccountCore, createAccountAcceptor } from "./domain/telemetry/accept-account.ts";
-import { createStreamRanges } from "./domain/telemetry/account-ranges.ts";
 import type { AccountRegister } from "./ingest/accounts.ts";
 import type { CallerConnection } from "./ingest/admission.ts";
 import type { IngestNeeds, IngestNotifications } from "./ingest/create-ingest.ts";
-import type { Sink } from "./ingest/sink.ts";
 import type { StatusRegister } from "./ingest/statuses.ts";
 import { Problem } from "./problems.ts";
 import {
@@ -49,14 +47,9 @@ export const ingestChannels = ({ revoked, directive }: IngestNotifications): Cha
   },
 });
 
-/** Creates the register of accounts that arrive on streams, with the ranges of the sink that stores their envelopes. */
-export const createAccountRegister = (
-  core: AccountCore,
-  { countedOf }: Pick<Sink, "countedOf"> = {},
-): AccountRegister => {
-  const accept = createAccountAcceptor(core, {
-    ranges: countedOf && createStreamRanges(countedOf),
-  });
+/** Creates the register of accounts that arrive on streams. */
+export const createAccountRegister = (core: AccountCore): AccountRegister => {
+  const accept = createAccountAcceptor(core);
   return {
     accept: ({ identity, fingerprintSha256, connection }, account, stream) =>
       accept({ identity, fingerprintSha256, der: connection?.der }, account, stream),

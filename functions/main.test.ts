@@ -169,9 +169,6 @@ it("check-config refuses what the start refuses, in the same words and all at on
     SVC_INGEST_SERVER_KEY_FILE: write("check.key", ca.key.pem, 0o644),
     SVC_INGEST_CLIENT_CA_FILE: certificate,
     SVC_INGEST_REQUIRE_ENROLLMENT: "true",
-    SVC_INGEST_SINK: "nats",
-    SVC_NATS_URLS: "tls://127.0.0.1:9",
-    SVC_NATS_CREDENTIALS_FILE: join(directory, "gone.creds"),
     SVC_LICENSE: "a-license",
     SVC_LICENSE_PUBLIC_KEY_FILE: join(directory, "gone.pub"),
     SVC_INFERENCE_CHAT_MODEL: "mock",
@@ -185,7 +182,6 @@ it("check-config refuses what the start refuses, in the same words and all at on
     SVC_ENROLLMENT_SIGNER_COMMAND:
       "the signer command cannot be found; it is one path, without arguments",
     SVC_INGEST_SERVER_KEY_FILE: "open to group or world",
-    SVC_NATS_CREDENTIALS_FILE: "cannot be read (ENOENT)",
     SVC_LICENSE_PUBLIC_KEY_FILE: "cannot be read (ENOENT)",
     SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "cannot be read (ENOENT)",
   };

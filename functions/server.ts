@@ -33,7 +33,6 @@ import { followVariables } from "./node/database/follow-variables.ts";
 import { prepareDatabase } from "./node/database/prepare-database.ts";
 import { followFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http/http-listener.ts";
-import { followSinkFiles } from "./node/ingest/open-sink.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createMetrics } from "./node/metrics.ts";
 import { createNodeCryptography, createNodeSigningKey } from "./node/node-cryptography.ts";
@@ -254,7 +253,7 @@ const jobsOf = (core: Core, serving: Serving, checkRestore: () => Promise<void>)
 /** Listens for telemetry and requests; returns also what reports this core to the others. */
 const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
   const { config, log, databases, databaseClock, metrics, signal } = serving;
-  const { files, license, natsFiles, variables } = serving.loaded;
+  const { files, license, variables } = serving.loaded;
   const routes = routesOf(core);
   if (config.ingest && files.tls)
     serving.ingest = await startIngest(core, {
@@ -265,7 +264,6 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
       jobsCore,
       databaseClock,
       sessions: variables.servers.sessions,
-      natsFiles,
       metrics,
       signal,
     });
@@ -277,7 +275,6 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
     ingest: serving.ingest,
     files,
     followed: [...variables.followed, ...serving.bundles],
-    natsFiles,
     license,
     isStopping,
   });
@@ -344,7 +341,7 @@ export const runServer = (
  * every fault. Uses no network.
  */
 export const loadCoreFiles = async (config: CoreConfig, log: Log) => {
-  const { chat, ingest } = config;
+  const { chat } = config;
   const cryptography = createNodeCryptography();
   const tools = { cryptography, clock: systemClock, log };
   const loaded = await loadTogether({
@@ -356,12 +353,9 @@ export const loadCoreFiles = async (config: CoreConfig, log: Log) => {
     receiptSigner: () => chat && loadReceiptSigner(chat),
     /** Null: the log of statements is not signed. */
     logSigner: () => readLogKey(config),
-    /** Null without NATS. */
-    natsFiles: () => ingest && followSinkFiles(ingest, log),
   });
-  const { files, variables, natsFiles } = loaded;
-  const followed = [...files.all, ...variables.followed, ...(natsFiles ? [natsFiles] : [])];
-  return { ...loaded, followed, cryptography };
+  const { files, variables } = loaded;
+  return { ...loaded, followed: [...files.all, ...variables.followed], cryptography };
 };
 
 type LoadedCore = Awaited<ReturnType<typeof loadCoreFiles>>;

@@ -23,7 +23,6 @@ import { objectSweepMs, sweepObjects } from "./jobs/sweep-objects.ts";
 import type { CoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
 import type { TlsMaterial } from "./node/follow-files.ts";
-import type { NatsFiles } from "./node/ingest/connect-nats.ts";
 import { handshakesOf } from "./node/ingest/handshake-limits.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest/ingest-listener.ts";
 import { openSink } from "./node/ingest/open-sink.ts";
@@ -54,7 +53,6 @@ interface StartNeeds {
   jobsCore: Core;
   databaseClock: DatabaseClock;
   sessions: NamedServers;
-  natsFiles: NatsFiles;
   metrics: Metrics;
   signal: AbortSignal;
 }
@@ -67,10 +65,9 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
   await keepPartitions();
   const pauseOf = (ms: number) => () => clock.sleep(ms);
   const shared = { clock, log, pause: pauseOf(pauses.connectionMs) };
-  const { sink, payloadBytesMax } = await openSink(config, {
+  const sink = await openSink(config, {
     ...shared,
     databaseUrl: sessions.servers.locate,
-    natsFiles: needs.natsFiles,
     hasStoredDigests: () => core.heartbeats.hasOlderCore?.() !== true,
     db,
     entropy,
@@ -81,7 +78,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
     ...shared,
     entropy,
     pauseUses: pauseOf(pauses.rareMs),
-    config: { ...config, payloadBytesMax },
+    config,
     hostIdBytesMax: core.config.hostIdBytesMax,
     sink: holdBack(sink, held),
     codec: core.codec,
@@ -89,7 +86,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
     fastPath: createFastPath,
     certificates: createCertificateRegister(core, databases.certificates.db),
     statuses: createStatuses(core, pauseOf),
-    accounts: createAccountRegister(core, sink),
+    accounts: createAccountRegister(core),
     listen: (on) => databases.listen(ingestChannels(on)),
   });
   registerGauges(metrics, ingest);

@@ -57,7 +57,6 @@ export const auditSentences = {
     "could not close a queue of {target}",
   ),
   "ingest.gap": event("had sent envelopes {from} to {through} that the store then lost"),
-  "ingest.repeat": event("had sent envelopes {from} to {through} that may be stored twice"),
   "account.refuse": event("sent account {number} of queue {queue_id}, which core refuses"),
   "completeness.head": event(
     "appended to the log of statements: {size} entries",

@@ -79,17 +79,6 @@ it("ingest with a signer gets a warning while a revoked host may keep forwarding
     expect(parse(settings).warnings).toEqual([]);
 });
 
-it("the sink's settings need servers for nats, and warn of a connection to another machine without TLS", () => {
-  expect(() => parse({ SVC_INGEST_SINK: "nats" })).toThrow(
-    "SVC_NATS_URLS: is required when SVC_INGEST_SINK is nats",
-  );
-  const warningsAt = (SVC_NATS_URLS: string) =>
-    parse({ SVC_INGEST_SINK: "nats", SVC_NATS_URLS }).warnings;
-  expect(warningsAt("nats://127.0.0.1:4222")).toEqual([]);
-  expect(warningsAt("tls://nats.example:4222")).toEqual([]);
-  expect(warningsAt("nats://nats.example:4222")).toEqual([expect.stringContaining("without TLS")]);
-});
-
 describe("the signer's settings", () => {
   const mode = (SVC_ENROLLMENT_SIGNER_MODE: string) => ({ SVC_ENROLLMENT_SIGNER_MODE });
   const cert = { SVC_ENROLLMENT_CA_CERT_FILE: "/ca.pem" };

@@ -42,7 +42,6 @@ import {
   directoryConfigOf,
   directoryVariables,
 } from "./directory-config.ts";
-import { natsFaults, natsVariables, natsWarnings, sinkConfigOf } from "./nats-config.ts";
 import { storeConfigOf, storeVariables } from "./store-config.ts";
 import { watchVariables } from "./watch-config.ts";
 import { workloadVariables } from "./workload-config.ts";
@@ -233,7 +232,6 @@ export const coreVariables = {
    */
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
   ...storeVariables,
-  ...natsVariables,
   ...signerVariables,
   ...completenessVariables,
   /**
@@ -311,7 +309,6 @@ type CoreValues = ValuesOf<typeof coreVariables>;
 /** Adds the faults between variables that belong to no part of the config. */
 const addFaultsBetween = (env: Environment, faults: ConfigFault[]) => {
   directoryConfigFaults(env, faults);
-  natsFaults(env, faults);
   chatFaults(env, faults);
   tracesFaults(env, faults);
   requireWith(env, faults, "SVC_LICENSE", "SVC_LICENSE_PUBLIC_KEY_FILE");
@@ -341,7 +338,6 @@ const ingestConfigOf = (values: CoreValues) =>
         retentionDays: values.SVC_INGEST_RETENTION_DAYS,
         /** TLS handshakes that a remote address may start in a second. */
         handshakesOfAddress: values.SVC_INGEST_HANDSHAKES_PER_ADDRESS,
-        sink: sinkConfigOf(values),
         store: storeConfigOf(values),
       }
     : null;
@@ -467,7 +463,6 @@ export const parseCoreConfig = (
   const warnings = [
     ...warnOfUnknown(env, "SVC_", known),
     ...warnOfShadowed(env, coreVariables),
-    ...natsWarnings(values),
     ...chatWarnings(values),
   ];
   if (config.revocationGap !== null) warnings.push(config.revocationGap);

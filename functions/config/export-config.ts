@@ -20,7 +20,6 @@ import {
   TextVariable,
 } from "#kit/variables.ts";
 import { coreVariables, variablesOfOthers } from "./core-config.ts";
-import { natsFaults, natsVariables, natsWarnings, sinkConfigOf } from "./nats-config.ts";
 
 /** The signals of OTLP, as its paths name them. */
 const exportSignals = ["traces", "logs", "metrics"] as const;
@@ -107,7 +106,6 @@ const variables = {
   SVC_DATABASE_SESSION_URL: coreVariables.SVC_DATABASE_SESSION_URL,
   SVC_DATABASE_PASSWORD_COMMAND: coreVariables.SVC_DATABASE_PASSWORD_COMMAND,
   SVC_LOG_LEVEL: coreVariables.SVC_LOG_LEVEL,
-  ...natsVariables,
   ...exportVariables,
 };
 
@@ -116,7 +114,6 @@ type ExportValues = ValuesOf<typeof variables>;
 const addFaultsBetween = (env: Environment, faults: ConfigFault[]): void => {
   const { SVC_EXPORT_ENDPOINT: url = "" } = env;
   const fault = (message: string) => faults.push({ variable: "SVC_EXPORT_ENDPOINT", message });
-  natsFaults(env, faults);
   requireWith(env, faults, "SVC_EXPORT_CLIENT_CERT_FILE", "SVC_EXPORT_CLIENT_KEY_FILE");
   requireWith(env, faults, "SVC_EXPORT_CLIENT_KEY_FILE", "SVC_EXPORT_CLIENT_CERT_FILE");
   if (!url) return;
@@ -151,8 +148,6 @@ const exportConfigOf = (values: ExportValues, files: readonly VariableFile[]) =>
     databaseUrl: values.SVC_DATABASE_URL,
     databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
     databasePasswordCommand: values.SVC_DATABASE_PASSWORD_COMMAND ?? null,
-    /** Where core stores envelopes. */
-    sink: sinkConfigOf(values),
     /** The name of the position: one for each backend. */
     name: values.SVC_EXPORT_NAME,
     start: values.SVC_EXPORT_START,
@@ -195,10 +190,6 @@ export const parseExportConfig = (
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
   const config = exportConfigOf(values, files);
   const known = [...namesOf({ ...coreVariables, ...variables }), ...variablesOfOthers];
-  const warnings = [
-    ...warnOfUnknown(env, "SVC_", known),
-    ...warnOfShadowed(env, variables),
-    ...natsWarnings(values),
-  ];
+  const warnings = [...warnOfUnknown(env, "SVC_", known), ...warnOfShadowed(env, variables)];
   return { config: Object.freeze(config), warnings };
 };

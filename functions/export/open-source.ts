@@ -5,7 +5,6 @@ import { variableFault } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { NamedServers } from "../node/database/database-servers.ts";
-import type { NatsFiles } from "../node/ingest/connect-nats.ts";
 import { createNodeObjectReader } from "../node/ingest/read-objects.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { Database } from "../store/database/database.ts";
@@ -16,7 +15,7 @@ import {
   type ExportLease,
   ExportLeaseLost,
   moveExportPosition,
-  PositionOfOtherSink,
+  PositionInStream,
   readHorizon,
 } from "../store/export/positions.ts";
 import {
@@ -38,12 +37,11 @@ import { summarizeRows } from "../store/rows/read-rows.ts";
 import { type ExportChunk, type ExportSource, groupQueues } from "./source.ts";
 
 /** Where an export reads, by its configuration. */
-export interface ExportSources {
-  /** Creates the position of the export unless there is one. Throws `ConfigError` when it is one of another sink. */
+interface NamedSource {
+  /** Creates the position of the export unless there is one. Throws `ConfigError` when it is one of a stream. */
   prepare(): Promise<void>;
   /** Opens the source behind the lease's position. */
-  open(lease: ExportLease): Promise<ExportSource>;
-  close(): Promise<void>;
+  open(lease: ExportLease): ExportSource;
 }
 
 /** The number of chunks that fit in memory, so that lanes have work while the next one is read. */
@@ -186,86 +184,42 @@ const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes
   return lowest(next, widthMax);
 };
 
-/** Creates the sources that the configuration names. Connects to NATS, and imports its client, only for NATS. */
-export const createSources = async (
-  config: ExportConfig,
+/** Creates the source that the configuration names. */
+export const createSource = (
+  { name, start, bufferBytesMax }: ExportConfig,
   {
     db,
     sessions,
-    natsFiles,
     clock,
     log,
-  }: {
-    db: Database;
-    sessions: NamedServers;
-    natsFiles: NatsFiles;
-    clock: Clock;
-    log: Log;
+  }: { db: Database; sessions: NamedServers; clock: Clock; log: Pick<Log, "error"> },
+): NamedSource => ({
+  prepare: async () => {
+    try {
+      await createExportPosition(db, name, start);
+    } catch (cause) {
+      if (!(cause instanceof PositionInStream)) throw cause;
+      throw variableFault(
+        "SVC_EXPORT_NAME",
+        `${name} has a position in JetStream, from which core no longer exports: choose another name`,
+      );
+    }
   },
-): Promise<ExportSources> => {
-  const { name, start, sink } = config;
-  const chunkBytes = Math.min(chunkBytesMax, config.bufferBytesMax / chunksInMemory);
-  if (sink.kind === "postgres")
-    return {
-      prepare: () => ofThisSink(name, createExportPosition(db, name, start)),
-      open: async (lease) =>
-        createPostgresSource({
-          db,
-          lease,
-          clock,
-          chunkBytes,
-          silenceMs,
-          codec: zstdCodec,
-          objects: createNodeObjectReader(db),
-          connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
-          disconnect: destroyClient,
-          onDamaged: (block) =>
-            log.error(
-              { export: name, damaged: describeDamage(block) },
-              "a stored block is damaged; its envelopes are lost",
-            ),
-        }),
-      close: async () => undefined,
-    };
-  const { connectNats } = await import("../node/ingest/connect-nats.ts");
-  const { manageStream, openStreamSource, prepareStreamPosition } = await import(
-    "./stream-source.ts"
-  );
-  const { stream } = sink;
-  return connectNats(
-    sink,
-    { clock, log, natsFiles, name: `svc-server export ${name}` },
-    async (connection) => {
-      const manager = await manageStream(connection, stream);
-      return {
-        prepare: () =>
-          ofThisSink(name, prepareStreamPosition({ db, manager, stream }, name, start)),
-        open: (lease) =>
-          openStreamSource({
-            db,
-            connection,
-            manager,
-            stream,
-            lease,
-            clock,
-            log,
-            chunkBytes,
-            codec: zstdCodec,
-          }),
-        close: () => connection.close(),
-      };
-    },
-  );
-};
-
-const ofThisSink = async (name: string, prepared: Promise<void>) => {
-  try {
-    await prepared;
-  } catch (cause) {
-    if (!(cause instanceof PositionOfOtherSink)) throw cause;
-    throw variableFault(
-      "SVC_INGEST_SINK",
-      `the export ${name} has a position of another sink: ${cause.message}; set another SVC_EXPORT_NAME`,
-    );
-  }
-};
+  open: (lease) =>
+    createPostgresSource({
+      db,
+      lease,
+      clock,
+      chunkBytes: Math.min(chunkBytesMax, bufferBytesMax / chunksInMemory),
+      silenceMs,
+      codec: zstdCodec,
+      objects: createNodeObjectReader(db),
+      connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
+      disconnect: destroyClient,
+      onDamaged: (block) =>
+        log.error(
+          { export: name, damaged: describeDamage(block) },
+          "a stored block is damaged; its envelopes are lost",
+        ),
+    }),
+});

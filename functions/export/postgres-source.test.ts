@@ -92,7 +92,7 @@ const renewLease = async () => {
   if (row === undefined) throw new Error("there is no lease");
   await renewExportLease(
     connection.db,
-    { ...row, name: "default", position: 0n, stream: null, identity: null },
+    { ...row, name: "default", position: 0n, identity: null },
     null,
   );
 };

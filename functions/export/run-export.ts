@@ -27,7 +27,7 @@ interface ExportNeeds {
   owner: string;
   client: Pick<OtlpClient, "send">;
   /** Opens the source behind the lease's position. */
-  open(lease: ExportLease): Promise<ExportSource>;
+  open(lease: ExportLease): ExportSource;
   clock: Clock;
   entropy: Entropy;
   log: Pick<Log, "info" | "warn">;
@@ -124,7 +124,7 @@ const exportUnder = async (lease: ExportLease, needs: ExportNeeds) => {
 
 const exportFrom = async (lease: ExportLease, needs: ExportNeeds, signal: AbortSignal) => {
   const { config, clock, stopping, metrics } = needs;
-  const source = await needs.open(lease);
+  const source = needs.open(lease);
   const delivery = createDelivery({ ...needs, observe: metrics.observe });
   try {
     await pumpChunks({

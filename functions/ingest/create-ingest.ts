@@ -88,7 +88,6 @@ export const createIngest = (needs: IngestNeeds) => {
     statuses,
     limits: frameLimitsOf(needs),
   });
-  needs.sink.onRestored?.(streams.reopen);
   return {
     /** For the listener. */
     routes,

@@ -12,7 +12,7 @@
  * - The same holds for queues that the sender has left, except those that core no longer has: they may have been trimmed.
  * - Sequences continue across the ids of a host's queues: what was acknowledged under an earlier id is not lost of a later one.
  * - No total counts what no host can have sent, or what is beyond the bound of recorded events: no claim makes the totals meaningless.
- * - A queue that comes from another sink has lost nothing here: that sink has the range.
+ * - A queue that comes from JetStream, of an earlier version, has lost nothing here: the stream has the range.
  */
 import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
@@ -157,7 +157,7 @@ export const createQueueOpener = <Tx>({
           from: String(lost.from),
           through: String(lost.through),
         },
-        "the queue comes from another sink, which stored the range",
+        "the queue comes from JetStream, which stored the range",
       );
     return lostHere;
   };
@@ -181,7 +181,6 @@ export const createQueueOpener = <Tx>({
       else await store(tx, [{ ...decision, lostHere: lostHere && sequencesOf(lostHere) }], now);
       const own = await recordLoss(register, tx, queueOf(open), {
         lost: lostHere ?? undefined,
-        cause: "database",
         others: isForked ? [forkEvent(row.cursor)] : [],
         now,
       });
@@ -250,9 +249,7 @@ const createLosses = <Tx>({
       const cursor = row === null || lostHere === null ? storedThrough : row.cursor;
       left.push({ queueId, cursor, ackedThrough });
       const unrecorded = lostHere ? recordedLosses.without(queue, lostHere) : undefined;
-      losses.push(
-        ...(await recordLoss(register, tx, queue, { lost: unrecorded, cause: "database", now })),
-      );
+      losses.push(...(await recordLoss(register, tx, queue, { lost: unrecorded, now })));
     }
     return { left, losses };
   };

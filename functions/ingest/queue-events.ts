@@ -10,7 +10,7 @@ import type { QueueName } from "../store/ingest/queues.ts";
 
 /** An event of a queue, for the log and the audit log. */
 export interface QueueEvent {
-  action: "queue.forked" | "ingest.gap" | "ingest.repeat";
+  action: "queue.forked" | "ingest.gap";
   reason: string;
   reasonCode: string;
   details: Record<string, number | string>;
@@ -94,8 +94,8 @@ export interface Loss {
 /** Returns how many sequences a range has. */
 export const sequencesOf = ({ from, through }: Loss): bigint => through - from + 1n;
 
-/** Returns what of a range another sink does not have either, which has the queue through `cursor`. */
-export const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
+/** Returns what of a range is above `cursor`. */
+const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
   if (cursor >= lost.through) return undefined;
   return cursor < lost.from ? lost : { ...lost, from: cursor + 1n };
 };
@@ -125,44 +125,20 @@ export const createRecordedLosses = () => {
   };
 };
 
-const gapCauses = {
-  database: {
-    reason: "the database lost envelopes that it had acknowledged: it was restored from a backup",
-    reasonCode: "database_restored",
-  },
-  stream: {
-    reason: "the stream lost envelopes that it had acknowledged: it was restored from a backup",
-    reasonCode: "database_restored",
-  },
-  replica: {
-    reason:
-      "the replica that now leads the stream lacks envelopes that the stream had acknowledged",
-    reasonCode: "replica_differs",
-  },
-};
-
-/** Why a range was lost. */
-export type GapCause = keyof typeof gapCauses;
-
-/** The event of a range that was acknowledged and that the sink no longer has. */
-const gapEvent = (loss: Loss, cause: GapCause): QueueEvent => ({
+/** The event of a range that was acknowledged and that core no longer has. */
+const gapEvent = (loss: Loss): QueueEvent => ({
   action: "ingest.gap",
   ...(loss.isPlausible
-    ? gapCauses[cause]
+    ? {
+        reason:
+          "the database lost envelopes that it had acknowledged: it was restored from a backup",
+        reasonCode: "database_restored",
+      }
     : {
         reason: "the host claims to have lost more than it can have sent",
         reasonCode: "implausible_claim",
       }),
   details: { from: sequenceOf(loss.from), through: sequenceOf(loss.through) },
-});
-
-/** The event of a range that the replica that leads a stream has in place of what the stream had acknowledged. */
-export const repeatEvent = ({ from, through }: Pick<Loss, "from" | "through">): QueueEvent => ({
-  action: "ingest.repeat",
-  reason:
-    "the replica that now leads the stream has envelopes in place of others: they may be stored twice",
-  reasonCode: "replica_differs",
-  details: { from: sequenceOf(from), through: sequenceOf(through) },
 });
 
 /** Receives how many sequences a host has lost, those without an envelope included, or that its claim is not plausible. */
@@ -187,14 +163,9 @@ export const recordLoss = async <Tx>(
   register: LossRegister<Tx>,
   tx: Tx,
   queue: QueueName,
-  {
-    lost,
-    cause,
-    others = [],
-    now,
-  }: { lost: Loss | undefined; cause: GapCause; others?: readonly QueueEvent[]; now: Date },
+  { lost, others = [], now }: { lost: Loss | undefined; others?: readonly QueueEvent[]; now: Date },
 ): Promise<RecordedLoss[]> => {
-  const event = lost && gapEvent(lost, cause);
+  const event = lost && gapEvent(lost);
   const events = [...(event ? [event] : []), ...others];
   const recorded = events.length > 0 ? await register.record(tx, queue, events) : [];
   if (lost === undefined || event === undefined) return [];

@@ -1,5 +1,3 @@
-import type { CountedQueue } from "../domain/telemetry/stream-range.ts";
-import type { QueueName } from "../store/ingest/queues.ts";
 import type { Committer } from "./committer.ts";
 import type { QueueOpener } from "./open-queue.ts";
 
@@ -9,9 +7,4 @@ import type { QueueOpener } from "./open-queue.ts";
  * - The frames of a queue are stored in the order of their calls, each envelope once, however often it is sent and through which core.
  * - After a session has opened a queue, no frame of an earlier session stores anything.
  */
-export interface Sink extends QueueOpener, Committer {
-  /** Calls `notify` each time that what was stored has gone back to an earlier state, where the sink itself finds out. */
-  onRestored?(notify: () => void): void;
-  /** Returns what the sink has counted of a queue, null for one that it does not know; without it PostgreSQL counts with the cursors. */
-  countedOf?(queue: QueueName): Promise<CountedQueue | null>;
-}
+export interface Sink extends QueueOpener, Committer {}

@@ -10,7 +10,6 @@ import {
 } from "../counted-metrics.ts";
 import type { IngestObserver } from "../ingest/accept-frame.ts";
 import type { CommitObserver } from "../ingest/committer.ts";
-import type { PublishObserver } from "../ingest/nats-sink/publisher.ts";
 import type { ObjectObserver } from "../ingest/object-writer.ts";
 import type { Figure } from "../ops/figures.ts";
 
@@ -39,10 +38,6 @@ export const createMetrics = (log: Log) => {
     } satisfies Observer,
     observeIngest: ingestObserverOf(record),
     observeDirectory: directoryObserverOf(record),
-    observePublishes: {
-      published: record.publish,
-      publishFailed: record.publishError,
-    } satisfies PublishObserver,
     /** Has `read` supply a gauge at each scrape. */
     gauge: (name: GaugeName, read: () => number) => {
       const { name: metricName, help } = countedMetrics[name];

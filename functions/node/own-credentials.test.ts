@@ -1,4 +1,3 @@
-import { UnsecuredJWT } from "jose";
 import { expect, it } from "vitest";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { createCredentialReader } from "./own-credentials.ts";
@@ -11,7 +10,7 @@ const bundleOf = async (count: number) => {
   return (await Promise.all(authorities)).map(({ pem }) => pem).join("");
 };
 
-const read = ({ ca = "", cert = "", credentials = "" }, ...variables: string[]) => {
+const read = ({ ca = "", cert = "" }, ...variables: string[]) => {
   const connection = { servers: { target: () => ({ tls: { ca, cert } }) } };
   const sources = new Map(variables.map((name) => [name, null]));
   return createCredentialReader(
@@ -19,7 +18,6 @@ const read = ({ ca = "", cert = "", credentials = "" }, ...variables: string[]) 
     {
       files: { signing: null, tls: null, bundles: [] },
       variables: { servers: { requests: connection, sessions: connection } },
-      natsFiles: { current: () => ({ ca, credentials }) },
     },
   )();
 };
@@ -44,16 +42,4 @@ it("reports the first end of a chain, and skips what cannot be read", async () =
     endsAt: year(0).toISOString(),
     parts: [{ subject: "CN=Root 0" }, { subject: "CN=Root 1" }],
   });
-});
-
-it("reports the end of a token in a file, and that a seed has none", () => {
-  const token = new UnsecuredJWT({}).setExpirationTime(year(0)).encode();
-  const file = `-----BEGIN NATS USER JWT-----\n${token}\n------END NATS USER JWT------\n`;
-  for (const [credentials, end] of [
-    [file, year(0).toISOString()],
-    ["SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4", null],
-  ] as const)
-    expect(read({ credentials }, "SVC_NATS_CREDENTIALS_FILE")).toMatchObject([
-      { name: "nats_credentials", endsAt: end },
-    ]);
 });

@@ -19,8 +19,6 @@ interface LoadedFiles {
   variables: {
     servers: Record<"requests" | "sessions", { servers: { target(): DatabaseTarget } }>;
   };
-  /** Null without NATS. */
-  natsFiles: { current(): { ca: string; credentials: string } } | null;
 }
 
 type Part = ReportedCredential["parts"][number];
@@ -70,7 +68,6 @@ const statesEnd = ({ ending }: Credential) => ["chain", "bundle", "token"].inclu
 const textsInUse = ({
   files: { signing, tls, bundles },
   variables: { servers },
-  natsFiles,
 }: LoadedFiles): { [name in CredentialName]?: string | undefined } => {
   const database = [servers.requests, servers.sessions].map((each) => each.servers.target().tls);
   return {
@@ -85,8 +82,6 @@ const textsInUse = ({
     ...Object.fromEntries(
       bundles.map(({ channel, current }) => [`${channel}_ca_bundle`, current()?.pem]),
     ),
-    nats_ca: natsFiles?.current().ca,
-    nats_credentials: natsFiles?.current().credentials,
   };
 };
 

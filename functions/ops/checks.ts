@@ -263,8 +263,6 @@ interface CheckedParts {
     signing: { files: CheckedFiles } | null;
     tls: CheckedFiles | null;
   };
-  /** Null without NATS. */
-  natsFiles: CheckedFiles | null;
   /** The files of variables, by their names. */
   followed: readonly (CheckedFiles & { name: string })[];
   license: LicenseSource | null;
@@ -274,16 +272,7 @@ interface CheckedParts {
 /** Returns the checks of a server. */
 export const checksOf = (
   core: Core,
-  {
-    pendingMigrations,
-    clock,
-    ingest,
-    files,
-    followed,
-    natsFiles,
-    license,
-    isStopping,
-  }: CheckedParts,
+  { pendingMigrations, clock, ingest, files, followed, license, isStopping }: CheckedParts,
 ): CoreChecks => {
   const { db } = core;
   const { signing, tls } = files;
@@ -307,7 +296,6 @@ export const checksOf = (
           durabilityCheck(db),
           committerCheck(ingest.health),
           ...(tls ? [filesCheck("ingest_tls_files", tls)] : []),
-          ...(natsFiles ? [filesCheck("nats_files", natsFiles)] : []),
         ]
       : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set.")],
     licensing: [licenseCheck(license, core)],

@@ -93,26 +93,6 @@ test("is undelivered while an export is behind its accounts, or none is on", () 
   expectState([account()], { exportedBelow: [] }).toBe("undelivered");
 });
 
-test("is delivered by the exports of the stream that stores it, whatever those of PostgreSQL have passed", () => {
-  const streamed = account({
-    sink: "nats",
-    xid: 90n,
-    streamEnd: { stream: "S 1", sequence: 500n },
-  });
-  const at = (stream: string | null, position: bigint) => ({ stream, position });
-  const stateFor = (...exports: HourFacts["exports"]) => stateWith([streamed], { exports })?.state;
-  expect(stateFor(at("S 1", 500n))).toBe("complete");
-  expect(stateFor(at("S 1", 500n), at(null, 1n))).toBe("complete");
-  expect(stateFor(at("S 1", 500n), at("S 1", 499n))).toBe("undelivered");
-  expect(stateFor(at(null, 1000n))).toBe("undelivered");
-  // A stream that was created again numbers its messages anew.
-  expect(stateFor(at("S 2", 900n))).toBe("undelivered");
-  const parts = [{ ...streamed, toMs: hour + minute }, account({ fromMs: hour + minute })];
-  expectState(parts, { exports: [at("S 1", 500n)] }).toBe("undelivered");
-  expectState(parts, { exports: [at("S 1", 500n), at(null, 71n)] }).toBe("complete");
-  expect(sumHour(hour, parts)).toMatchObject({ sinks: ["nats", "postgres"], xid: 70n });
-});
-
 test("is short of what the host dropped, core rejected or lost, and what never came", () => {
   const refused = { queue_full: 310, too_large: 2, malformed: 5, retry: 9 };
   const stated = { ...noLosses, refused, expired: 4, fileGapBytes: 77, fileGaps: 1 };

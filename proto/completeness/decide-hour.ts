@@ -6,7 +6,6 @@ import {
   type HourAccounts,
   hasDelivered,
   isCovered,
-  type StoredPlaces,
   sumRejections,
   toleranceMs,
 } from "./hour-accounts.ts";
@@ -183,14 +182,6 @@ const stateWithoutShortage = (
   }
   if (accounts.ranMs === 0 && accounts.accepted === 0) return "not_running";
   if (!accounts.isChecked) return "not_accounted";
-  return accounts.accepted === 0 || isDelivered(accounts, exports) ? "complete" : "undelivered";
-};
-
-/** Reports whether all that is stored of an hour is read by exports, and delivered by each of these. */
-const isDelivered = (stored: StoredPlaces, exports: readonly ExportPlace[]) => {
-  const reads = (stream: string | null) => exports.some((one) => one.stream === stream);
-  const { sinks, streamEnds } = stored;
-  const isStreamRead = streamEnds.length > 0 && streamEnds.every(({ stream }) => reads(stream));
-  const isRead = sinks.every((sink) => (sink === "postgres" ? reads(null) : isStreamRead));
-  return isRead && exports.every((one) => hasDelivered(stored, one) !== false);
+  const isDelivered = exports.length > 0 && exports.every((one) => hasDelivered(accounts, one));
+  return accounts.accepted === 0 || isDelivered ? "complete" : "undelivered";
 };

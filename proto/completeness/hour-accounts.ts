@@ -9,16 +9,8 @@ export interface ExportRejection {
   items: number;
 }
 
-/** A sequence of a stream, which is named with the time of its creation. */
-export interface StreamPlace {
-  stream: string;
-  sequence: bigint;
-}
-
-/** How far an export is: from PostgreSQL it has delivered what is below its position, from a stream what is through it. */
+/** How far an export is: it has delivered what is below its position. */
 export interface ExportPlace {
-  /** Null: PostgreSQL. */
-  stream: string | null;
   position: bigint;
 }
 
@@ -62,12 +54,10 @@ export interface AccountFacts extends RangeCounts {
   refused: string | null;
   /** Whether core has counted exactly its range. */
   isChecked: boolean;
-  /** Where its range is stored: `postgres` or `nats`. */
+  /** Where its range is stored: `postgres`, or `nats` by an earlier version. */
   sink: string;
   /** In PostgreSQL its place in the order of commits: an export whose position is above has delivered its range. */
   xid: bigint;
-  /** In a stream: through where its range is stored. */
-  streamEnd: StreamPlace | null;
   exportRejections: readonly ExportRejection[];
   stated: StatedLosses;
 }
@@ -98,8 +88,6 @@ export interface HourAccounts extends RangeCounts, StatedLosses {
   sinks: string[];
   /** The highest of its accounts in PostgreSQL; null without one. */
   xid: bigint | null;
-  /** The highest in each stream. */
-  streamEnds: StreamPlace[];
 }
 
 /** The clocks of a host and of core may differ by so much. */
@@ -134,7 +122,6 @@ const noAccounts = (): HourAccounts => ({
   clockAheadMs: 0,
   sinks: [],
   xid: null,
-  streamEnds: [],
 });
 
 /** Adds counts to those of their rule. */
@@ -177,11 +164,10 @@ export const sumHour = (startMs: number, all: readonly AccountFacts[]): HourAcco
 
 /** Adds where an account is, and what it says of clocks. */
 const addPlace = (sum: HourAccounts, account: AccountFacts) => {
-  const { accepted, sink, streamEnd, xid, toMs, receivedMs } = account;
+  const { accepted, sink, xid, toMs, receivedMs } = account;
   sum.accounts += 1;
   sum.clockAheadMs = Math.max(sum.clockAheadMs, toMs - receivedMs);
   if (accepted > 0 && !sum.sinks.includes(sink)) sum.sinks.push(sink);
-  if (streamEnd && accepted > 0) addEnd(sum.streamEnds, streamEnd);
   if (sink === "postgres" && (sum.xid === null || xid > sum.xid)) sum.xid = xid;
 };
 
@@ -196,25 +182,11 @@ const addCounts = (sum: HourAccounts, account: AccountFacts) => {
   for (const rejection of account.exportRejections) addRejection(sum.exportRejections, rejection);
 };
 
-const addEnd = (ends: StreamPlace[], { stream, sequence }: StreamPlace) => {
-  const found = ends.find((end) => end.stream === stream);
-  if (found === undefined) ends.push({ stream, sequence });
-  else if (sequence > found.sequence) found.sequence = sequence;
-};
-
-export type StoredPlaces = Pick<HourAccounts, "sinks" | "xid" | "streamEnds">;
-
-/** Reports whether an export has delivered what it reads of an hour's records; undefined where it reads none of them. */
+/** Reports whether an export has delivered an hour's records. It knows nothing of those in another sink. */
 export const hasDelivered = (
-  { sinks, xid, streamEnds }: StoredPlaces,
-  by: ExportPlace,
-): boolean | undefined => {
-  const end = streamEnds.find(({ stream }) => stream === by.stream);
-  if (by.stream !== null) return end && by.position >= end.sequence;
-  return sinks.length === 0 || sinks.includes("postgres")
-    ? xid === null || by.position > xid
-    : undefined;
-};
+  { sinks, xid }: Pick<HourAccounts, "sinks" | "xid">,
+  { position }: ExportPlace,
+): boolean => sinks.every((sink) => sink === "postgres") && (xid === null || position > xid);
 
 const addRejection = (sums: ExportRejection[], { name, records, items }: ExportRejection) => {
   const sum = sums.find((each) => each.name === name);

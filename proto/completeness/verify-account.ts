@@ -235,7 +235,6 @@ const factsOf = (body: AccountBody): AccountFacts => ({
   isChecked: true,
   sink: "",
   xid: 0n,
-  streamEnd: null,
   ...noneCounted,
   accepted: Number(body.accepted.reduce((sum, { records }) => sum + records, 0n)),
   exportRejections: [],

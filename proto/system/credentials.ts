@@ -197,20 +197,6 @@ export const credentials = {
     change: "two secrets, then one",
     docs: "watches.md#webhook",
   },
-  nats_credentials: {
-    what: "credentials for NATS",
-    variables: ["SVC_NATS_CREDENTIALS_FILE"],
-    ending: "token",
-    change: "at NATS, then the file",
-    docs: "nats.md#set-it-up",
-  },
-  nats_ca: {
-    what: "authorities of the NATS servers' certificates",
-    variables: ["SVC_NATS_CA_FILE"],
-    ending: "bundle",
-    change: "both, then the servers' certificates",
-    docs: "nats.md#set-it-up",
-  },
   traces_headers: {
     what: "token of the receiver of traces",
     variables: ["SVC_TRACES_HEADERS"],

@@ -53,7 +53,6 @@ const declarations: Readonly<Record<string, PartDeclaration>> = {
   ingest: ["ingest", "Listener", "Set `SVC_INGEST_GRPC_ADDR`."],
   committer: ["ingest", "Commits", "Check PostgreSQL's disk and locks; core's log has the cause."],
   ingest_tls_files: ["ingest", "TLS files", replaceFiles],
-  nats_files: ["ingest", "NATS files", replaceFiles],
   revocation: ["ingest", "Revocation", "Set `SVC_INGEST_REQUIRE_ENROLLMENT=true`."],
   delivery: ["export", "Delivery", "See docs/export-failures.md."],
   signer: ["signer", "Signer", "See docs/enroll.md#signers."],

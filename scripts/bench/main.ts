@@ -17,7 +17,6 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   peers: async () => (await import("./peers/peers.ts")).peersBench,
   ratchet: async () => (await import("./ratchet/ratchet.ts")).ratchetBench,
   rotations: async () => (await import("./rotations/rotations.ts")).rotationsBench,
-  "sink-nats": async () => (await import("./ingest/sink-nats.ts")).sinkNatsBench,
   start: async () => (await import("./start.ts")).startBench,
   ui: async () => (await import("./ui/ui.ts")).uiBench,
 };

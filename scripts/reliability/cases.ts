@@ -92,19 +92,15 @@ export const renderCase = ({ id, text, tests, long, gap }: ReliabilityCase): str
   ].join("\n");
 
 /**
- * Returns the tests of a file whose name is a literal: `it("…")`, `it.each(…)("…")`, `describe`, and `through` and `withNats`, which
- * run only where the program is installed.
+ * Returns the tests of a file whose name is a literal: `it("…")`, `it.each(…)("…")`, `describe`, and `through`, which runs only
+ * where the program is installed.
  */
 const testsIn = (file: string): NamedTest[] => {
   const text = readFileSync(file, "utf8");
   const names: string[] = [];
   const visitor = new Visitor({
     CallExpression(call) {
-      if (
-        !/^(it|test|describe|through|withNats)\b/.test(
-          text.slice(call.callee.start, call.callee.end),
-        )
-      )
+      if (!/^(it|test|describe|through)\b/.test(text.slice(call.callee.start, call.callee.end)))
         return;
       const [first] = call.arguments;
       if (first?.type === "Literal" && typeof first.value === "string") names.push(first.value);

@@ -96,7 +96,6 @@ const parsers: Readonly<Record<string, readonly string[]>> = {
     "drizzle/schema/",
     "functions/chat-sql/",
     "functions/domain/chat/",
-    "functions/export/stream-block.ts",
     "functions/node/",
     "functions/store/",
     "functions/v1/chat/",

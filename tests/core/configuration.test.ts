@@ -184,22 +184,6 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_INGEST_STORE: behavior("postgres", same("directory:/data"), {
     "must be postgres or directory:/path": ["directory:data", "s3"],
   }),
-  SVC_INGEST_SINK: choice("postgres", ["postgres", "nats"], "kafka"),
-  SVC_NATS_URLS: optional(
-    { "nats://a:4222, tls://b:4222": ["nats://a:4222", "tls://b:4222"] },
-    {
-      "must be nats://host:port": ["a:4222"],
-      "must not hold credentials": ["nats://me:pw@a:4222"],
-    },
-  ),
-  SVC_NATS_CREDENTIALS_FILE: path,
-  SVC_NATS_CA_FILE: path,
-  SVC_NATS_STREAM: behavior("SVC_INGEST", same("svc-1_A"), {
-    "must be 1 to 64 letters": ["svc.ingest"],
-  }),
-  SVC_NATS_REPLICAS: integer(3, 1, 5),
-  SVC_NATS_DURABILITY: choice(undefined, ["synced", "replicated"], "none"),
-  SVC_NATS_MAX_AGE: { ...duration(604_800, 0), rejects: { [notDuration]: ["1w"] } },
   SVC_ENROLLMENT_SIGNER_MODE: choice(undefined, ["local-ca", "external-command"], "remote"),
   SVC_ENROLLMENT_SIGNER_COMMAND: optional(same("/usr/bin/sign"), {
     "must be an absolute path": ["sign"],

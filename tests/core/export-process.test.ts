@@ -39,8 +39,23 @@ it.each(["http/protobuf", "grpc"])(
 
 it("loses nothing, keeps each queue's order and hands over when it is killed amid failures", async () => {
   let calls = 0;
-  backend.answer = () => (++calls % 5 === 0 ? { http: 503 } : "accept");
+  backend.answer = ({ body }) => {
+    if (Buffer.from(body).includes("reject me")) return { http: 400 };
+    return ++calls % 5 === 0 ? { http: 503 } : "accept";
+  };
+  await store.lines("rejected", ["reject me"]);
   await handOver(store, ["h0", "h1", "h2", "h3", "h4"]);
+  const letters = startExport({}, "dead-letters");
+  expect(await letters.exited).toBe(0);
+  const payload = Buffer.from("reject me").toString("base64");
+  expect(letters.records).toMatchObject([{ host_id: "rejected", payload }]);
+  backend.answer = () => "accept";
+  const retry = startExport({}, "retry-dead-letters");
+  expect(await retry.exited).toBe(0);
+  expect(retry.records).toEqual([
+    { accepted: 1, rejected: 0, rejected_items: 0, skipped: 0, failure: null },
+  ]);
+  expect(backend.lines()).toContain("reject me");
 });
 
 it("D8: waits for its database at the start, and continues after its lease was lost while the backend failed", async () => {
@@ -76,7 +91,13 @@ it("K4: ends with 78 and the command that resolves it where the position is one 
   const adopting = startExport({}, "adopt-database");
   expect(await adopting.exited).toBe(0);
   expect(adopting.records).toEqual([{ renumbered_envelopes: 0, adopted: ["default"] }]);
-  await logged(startExport(), "exporting");
+  const adopted = startExport();
+  await logged(adopted, "exporting");
+  expect(await stopProgram(adopted)).toBe(0);
+  await sql`update export_position set stream = 'SVC_INGEST 1'`;
+  const streamed = startExport();
+  expect(await streamed.exited).toBe(78);
+  expect(streamed.stderr).toContain("SVC_EXPORT_NAME: default has a position in JetStream");
 });
 
 it("ends with 78 and the name of each faulty setting", async () => {

@@ -1,11 +1,9 @@
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { nkeys } from "@nats-io/transport-node";
 import { UnsecuredJWT } from "jose";
 import { beforeAll, expect, it } from "vitest";
 import { coreVariables, parseCoreConfig } from "#functions/config/core-config.ts";
 import { exportVariables, parseExportConfig } from "#functions/config/export-config.ts";
-import { natsVariables } from "#functions/config/nats-config.ts";
 import { loadExportFiles } from "#functions/export-program.ts";
 import { readTrustedFile } from "#functions/node/config-files.ts";
 import { followVariables } from "#functions/node/database/follow-variables.ts";
@@ -62,8 +60,6 @@ const contentsOf = ({ ingest, enrollmentCa, serverCaFile }: LabPki) => {
     SVC_INGEST_CLIENT_CA_FILE: textOf(enrollmentCa.certFile),
     SVC_INGEST_CA_BUNDLE_FILE: textOf(serverCaFile),
     SVC_MANAGEMENT_CA_BUNDLE_FILE: textOf(serverCaFile),
-    SVC_NATS_CREDENTIALS_FILE: new TextDecoder().decode(nkeys.createUser().getSeed()),
-    SVC_NATS_CA_FILE: textOf(serverCaFile),
     SVC_ENROLLMENT_CA_CERT_FILE: textOf(enrollmentCa.certFile),
     SVC_ENROLLMENT_CA_KEY_FILE: textOf(enrollmentCa.keyFile),
     SVC_INFERENCE_API_KEY_FILE: "a key",
@@ -84,8 +80,6 @@ const core = {
   SVC_DIRECTORY_DELEGATE_EMAIL: "",
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "",
   SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
-  SVC_INGEST_SINK: "nats",
-  SVC_NATS_URLS: "tls://127.0.0.1:1",
   SVC_TRACES_URL: "https://traces.test/v1/traces",
 };
 const readFile = (path: string) => readTrustedFile(path).toString("utf8");
@@ -101,7 +95,6 @@ const programs = {
   },
   export: {
     variables: {
-      ...natsVariables,
       ...exportVariables,
       SVC_DATABASE_URL: coreVariables.SVC_DATABASE_URL,
       SVC_DATABASE_SESSION_URL: coreVariables.SVC_DATABASE_SESSION_URL,
@@ -233,7 +226,6 @@ it("reports the end of what core has in use, not of a file that it refuses", asy
     "database_client",
     "database_ca",
     "license",
-    "nats_ca",
   ]);
   expect(endOf("license")).toBe("2033-05-18T03:33:20.000Z");
   const before = endOf("ingest_server");

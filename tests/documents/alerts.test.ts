@@ -4,7 +4,6 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { parse, stringify } from "yaml";
-import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { createTestLab } from "../support/deployment/lab.ts";
@@ -81,20 +80,9 @@ describe("alerts", () => {
   );
 });
 
-const hasNats = await canStartNats();
-
 describe("the metrics of real programs", async () => {
   const { database, sql, startCore, envOf } = await createTestLab();
-  const nats = hasNats ? await startNats() : undefined;
-  const settings = {
-    ...(nats && {
-      SVC_INGEST_SINK: "nats",
-      SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
-      SVC_NATS_REPLICAS: "1",
-      SVC_NATS_DURABILITY: "replicated",
-    }),
-    SVC_TRUST_LOOPBACK_OPS: "true",
-  };
+  const settings = { SVC_TRUST_LOOPBACK_OPS: "true" };
   // Two hosts, healthy with their next heartbeat, that have forwarded nothing for an hour.
   await seedFleet(database.connect().db, {
     first: 4,
@@ -117,36 +105,30 @@ describe("the metrics of real programs", async () => {
   afterAll(async () => {
     await stopProgram(exporter);
     await stopProgram(core.program);
-    await nats?.stop();
   });
 
-  it.runIf(hasNats)(
-    "are on the dashboard and in the documents, and alerts and dashboard name no other",
-    async () => {
-      const texts = await Promise.all(scrapes.map((scrape) => scrape()));
-      const served = texts.flatMap((text) =>
-        [...text.matchAll(/^# TYPE (\w+) /gm)].map(([, name = ""]) => name),
+  it("are on the dashboard and in the documents, and alerts and dashboard name no other", async () => {
+    const texts = await Promise.all(scrapes.map((scrape) => scrape()));
+    const served = texts.flatMap((text) =>
+      [...text.matchAll(/^# TYPE (\w+) /gm)].map(([, name = ""]) => name),
+    );
+    const own = served.filter((name) => !/^(?:nodejs|process)_/.test(name));
+    expect(own.length).toBeGreaterThan(50);
+    const expressions = dashboard.panels.flatMap(({ targets = [] }) =>
+      targets.map(({ expr }) => expr),
+    );
+    const namesIn = (text: string) =>
+      [...text.matchAll(/\b(?:core|directory|export|nodejs|process)_\w+/g)].map(([name]) =>
+        name.replace(/_(?:bucket|count)$/, ""),
       );
-      const own = served.filter((name) => !/^(?:nodejs|process)_/.test(name));
-      expect(own.length).toBeGreaterThan(50);
-      const expressions = dashboard.panels.flatMap(({ targets = [] }) =>
-        targets.map(({ expr }) => expr),
-      );
-      const namesIn = (text: string) =>
-        [...text.matchAll(/\b(?:core|directory|export|nodejs|process)_\w+/g)].map(([name]) =>
-          name.replace(/_(?:bucket|count)$/, ""),
-        );
-      const shown = namesIn(expressions.join("\n"));
-      const pages = ["operate", "export", "nats"].map((page) =>
-        readFile(`docs/${page}.md`, "utf8"),
-      );
-      const described = namesIn((await Promise.all(pages)).join("\n"));
-      expect(own.filter((name) => !shown.includes(name))).toEqual([]);
-      expect(own.filter((name) => !described.includes(name))).toEqual([]);
-      const named = [...shown, ...namesIn(rules.map(({ expr }) => expr).join("\n"))];
-      expect(named.filter((name) => !served.includes(name))).toEqual([]);
-    },
-  );
+    const shown = namesIn(expressions.join("\n"));
+    const pages = ["operate", "export"].map((page) => readFile(`docs/${page}.md`, "utf8"));
+    const described = namesIn((await Promise.all(pages)).join("\n"));
+    expect(own.filter((name) => !shown.includes(name))).toEqual([]);
+    expect(own.filter((name) => !described.includes(name))).toEqual([]);
+    const named = [...shown, ...namesIn(rules.map(({ expr }) => expr).join("\n"))];
+    expect(named.filter((name) => !served.includes(name))).toEqual([]);
+  });
 
   it("come from core and the exporter alone: web and the collector serve none", async () => {
     const importsPromClient = (path: string) =>

@@ -1,8 +1,7 @@
 /**
  * Judges what core has of the accounts of hosts, once these have written their last ones. Its laws:
  * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored.
- * 2. Of an account's range core counts as stored what it has stored. It may count less, and name a record twice, where it had rejected or missed
- *    one in a place that its stream has lost since, or a disk that went back stores there again.
+ * 2. Of an account's range core counts as stored what it has stored.
  * 3. What of a range is not stored is named: as lost by the database, as rejected by core, or as missing since the queue gave it up.
  * 4. No loss is named that did not happen: neither by core nor by the host, of what its sources could not store. A record that core stored under
  *    two ids of a queue, since the host had not learned of the first, is lost with the second.
@@ -11,8 +10,7 @@
  * 7. An account commits behind its range: an export that has passed it has delivered what it speaks of.
  * 8. What accounts state that was accepted is counted by source, once.
  * 9. Core has counted what an account speaks of, unless a server went back, or an older core stored, or some was acknowledged before a fork of
- *    a queue with two histories: core cannot tell of which one is what it rejected. Nor can it, in a stream, where a queue sends again what
- *    it had not learned to be acknowledged before its fork.
+ *    a queue with two histories: core cannot tell of which one is what it rejected.
  * 10. The queue of a host that sends is open, also one that was closed.
  *
  * Of a host whose disk went back, which was copied or revoked, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 10 hold.
@@ -45,20 +43,17 @@ export interface AccountsAfter {
   hosts: readonly SimulatedHost[];
   /** Hosts that may send no more. */
   revoked: ReadonlyMap<string, unknown>;
-  /** Whether a server went back, and whether it was a stream. */
+  /** Whether a server went back. */
   isBack: boolean;
-  isStreamBack: boolean;
   /** Whether an older core stored, which counts nothing. */
   isUncounted: boolean;
-  /** Whether the stream that has the totals of queues went back, alone or with that of their envelopes. */
-  areTotalsBack: boolean;
 }
 
 /** Returns the laws that accounts broke. */
 export const judgeAccounts = (history: AccountsAfter): Breach[] => {
-  const { tables, hosts, revoked, isBack, isUncounted, areTotalsBack } = history;
+  const { tables, hosts, revoked, isBack, isUncounted } = history;
   const stored = storedPlaces(tables.envelopes);
-  const accounts = tables.accounts.map((row) => accountOf(row, tables));
+  const accounts = tables.accounts.map(accountOf);
   const served = hosts.filter(({ hostId }) => !revoked.has(hostId));
   // Two machines may have one identity, and only one of them a disk that went back.
   const single = new Set(
@@ -69,14 +64,12 @@ export const judgeAccounts = (history: AccountsAfter): Breach[] => {
   return [
     ...served.flatMap(judgeArrival),
     ...served.flatMap((host) => judgeOpen(host, tables)),
-    ...(isBack || isUncounted || areTotalsBack
+    ...(isBack || isUncounted
       ? []
-      : accounts
-          .filter((account) => !(isOfStreamFork(account) || isOfFork(account)))
-          .flatMap(judgeCounted)),
+      : accounts.filter((account) => !isOfFork(account)).flatMap(judgeCounted)),
     ...accounts
       .filter(({ refused }) => refused === null)
-      .flatMap((account) => judgeRange(account, stored, history)),
+      .flatMap((account) => judgeRange(account, stored)),
     ...judgeVolumes(accounts, tables),
     ...served.filter(isSingle(hosts)).flatMap((host) => {
       const own = accounts.filter(({ queueId }) => host.disk.ledger.queues.has(queueId.toHex()));
@@ -142,59 +135,20 @@ const judgeOpen = (
     : [];
 };
 
-/** Reports whether a stream has what core would have to tell apart of it, if it can: it has sums, and no places. */
-const isOfStreamFork = ({ ackedBefore, isChecked, facts }: CoreAccount): boolean =>
-  ackedBefore > 0n && !isChecked && facts.sink === "nats";
-
 const judgeCounted = (account: CoreAccount): Breach[] =>
   account.refused === null && !account.isChecked && account.accepted > 0
     ? [breach("counted", `${nameOf(account)} is not`)]
     : [];
 
-/** Reports whether a stream has lost a sequence of an account's host. */
-const isLostOf = (
-  account: CoreAccount,
-  sequence: number,
-  lostRanges: Tables["lostRanges"],
-): boolean =>
-  lostRanges.some(
-    ({ hostId, from, through }) =>
-      hostId === account.hostId && from <= sequence && BigInt(sequence) <= through,
-  );
-
-/** Counts what core rejected or missed of an account, and a stream has lost since: nobody knows its place, and it is named twice. */
-const doubtfulOf = (
-  account: CoreAccount,
-  { tables: { lostRanges }, hosts }: Pick<AccountsAfter, "tables" | "hosts">,
-): number => {
-  // Those that a disk had before it went back too.
-  const letters = hosts.flatMap(({ hostId, disk }) =>
-    hostId === account.hostId ? disk.ledger.letters : [],
-  );
-  const own = letters.filter(
-    ({ sequence }) => contains(account, sequence) && isLostOf(account, sequence, lostRanges),
-  );
-  return Math.min(account.lostSince, new Set(own.map(({ sequence }) => sequence)).size);
-};
-
-const judgeRange = (account: CoreAccount, stored: Stored, history: AccountsAfter): Breach[] => {
-  // A disk that went back stores again what a stream has lost: it knows of no account that it had sent of that.
-  const isAgain =
-    history.isStreamBack &&
-    history.hosts.some(({ hostId, disk }) => hostId === account.hostId && disk.restores > 0);
-  const places = placesOf(stored, account);
-  const within = [...places].filter(([sequence]) => contains(account, sequence));
-  const again = within.filter(
-    ([sequence]) => isAgain && isLostOf(account, sequence, history.tables.lostRanges),
-  );
-  const doubtful = doubtfulOf(account, history) + again.length;
-  const { counts, isChecked, place, facts } = account;
-  const ahead = within.find(([, at]) => (facts.sink === "nats" ? at > place : at >= place));
+const judgeRange = (account: CoreAccount, stored: Stored): Breach[] => {
+  const within = [...placesOf(stored, account)].filter(([sequence]) => contains(account, sequence));
+  const { counts, isChecked, place } = account;
+  const ahead = within.find(([, at]) => at >= place);
   return [
-    ...(isChecked && (counts.stored > within.length || counts.stored < within.length - doubtful)
+    ...(isChecked && counts.stored !== within.length
       ? [breach("hasStored", `${nameOf(account)}: counts ${counts.stored} of ${within.length}`)]
       : []),
-    ...(ahead && !isAgain
+    ...(ahead
       ? [breach("isBehind", `${nameOf(account)} is ${place}, and ${ahead[0]} is ${ahead[1]}`)]
       : []),
   ];
@@ -270,17 +224,6 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
   const isStatedBefore = (account: CoreAccount, sequence: number): boolean =>
     isBefore(account, sequence) &&
     accounts.some((other) => contains(other, sequence) && !isBefore(other, sequence));
-  // Core does not know which ranges of an identity's other queues are of an id that this one has had.
-  const others = tables.lostRanges.filter(
-    ({ hostId: of, queueHex }) => of === hostId && !queues.includes(queueHex),
-  );
-  const lostOfOthers = (account: CoreAccount): number =>
-    records.filter(
-      ({ sequence }) =>
-        contains(account, sequence) &&
-        isBefore(account, sequence) &&
-        others.some(({ from, through }) => from <= sequence && BigInt(sequence) <= through),
-    ).length;
   return accounts.flatMap((account) => {
     const gone = records.filter(
       ({ sequence, ...record }) =>
@@ -309,9 +252,7 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
         isStored(record) &&
         !placesOf(stored, account).has(record.sequence),
     );
-    const doubtful =
-      doubtfulOf(account, { tables, hosts: [host] }) + again.length + lostOfOthers(account);
-    const isNamed = named >= gone.length && named <= gone.length + doubtful;
+    const isNamed = named >= gone.length && named <= gone.length + again.length;
     // Of one that is not checked, what core has rejected since may stand for that.
     const since = account.isChecked ? 0 : counts.rejected;
     const isMissing =
@@ -319,10 +260,9 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
     const isRight = counts.lost >= lost && isMissing && isNamed;
     if (isRight) return [];
     const law =
-      named > gone.length + doubtful || counts.missing > given + forgotten
+      named > gone.length + again.length || counts.missing > given + forgotten
         ? "noFalseLoss"
         : "named";
-    if (law === "named" && isOfStreamFork(account)) return [];
     const detail = `${JSON.stringify(counts)}, ${gone.length} are gone: ${lost} lost, ${given} given up`;
     return [breach(law, `${nameOf(account)}${account.isChecked ? "" : ", unchecked"}: ${detail}`)];
   });

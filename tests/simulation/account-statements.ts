@@ -4,7 +4,7 @@
  */
 import { type DatabaseServer, queueRow, type Transaction } from "./database.ts";
 import type { ExecuteStatement } from "./export-statements.ts";
-import { createSinkStatements } from "./sink-statements.ts";
+import { createQueueStatements } from "./queue-statements.ts";
 import {
   createEvaluate,
   type Scope,
@@ -29,7 +29,7 @@ const addSourceVolumes =
 
 /** Creates the function that executes them. */
 export const createAccountStatements = (server: DatabaseServer): ExecuteStatement => {
-  const executeOther = createSinkStatements(server);
+  const executeOther = createQueueStatements(server);
   const evaluate = createEvaluate();
 
   const select = async (
@@ -57,10 +57,6 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
     const text = written.trim().replaceAll(/\s+/g, " ");
     if (text === "set local lock_timeout = '1s'") {
       open.lockTimeoutMs = 1_000;
-      return [];
-    }
-    if (text === "select pg_advisory_xact_lock(hashtextextended($1, 0))") {
-      await server.lock(open, String(params[0]));
       return [];
     }
     // No host of a simulation is enrolled.

@@ -9,7 +9,6 @@ import { createCommitter } from "#functions/ingest/committer.ts";
 import { createIngest, type Ingest } from "#functions/ingest/create-ingest.ts";
 import { createFastPath } from "#functions/ingest/fast-path/create-fast-path.ts";
 import { createHeldHosts, type HeldHosts, holdBack } from "#functions/ingest/held-hosts.ts";
-import { createNatsSink } from "#functions/ingest/nats-sink/create-nats-sink.ts";
 import { createQueueOpener, type QueueRegister } from "#functions/ingest/open-queue.ts";
 import type { QueueEventNeeds } from "#functions/ingest/queue-events.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
@@ -23,18 +22,14 @@ import { connectCommitClient, type DatabaseDelays } from "./commit-client.ts";
 import type { DatabaseServer } from "./database.ts";
 import { connectExportDatabase } from "./export-database.ts";
 import { hostCryptography, keyOfHost } from "./host-keys.ts";
-import type { JetStream } from "./jetstream.ts";
-import { connectStreams } from "./nats-connection.ts";
 import type { Network, Target } from "./network.ts";
 import { createModelRegister } from "./register.ts";
-import { createSinkStatements } from "./sink-statements.ts";
 import { tracedAccounts, tracedRegister, tracedSink } from "./trace.ts";
 import { endProcess, type Process, type World } from "./world.ts";
 
 /** A core that serves hosts. */
 export interface SimulatedCore extends Target {
-  /** Undefined until its sink is open. */
-  ingest: Ingest | undefined;
+  ingest: Ingest;
   /** The hosts of which it stores nothing now. */
   held: HeldHosts;
   /** Ends the process as SIGKILL does. */
@@ -56,8 +51,6 @@ export interface CoreNeeds {
   server: DatabaseServer;
   network: Network;
   delays: DatabaseDelays;
-  /** Where it stores envelopes; undefined: in the database. */
-  jetstream: JetStream | undefined;
   /** The hosts that are revoked. */
   revoked: ReadonlyMap<string, unknown>;
   /** The largest frame that it accepts. */
@@ -75,11 +68,10 @@ export interface CoreNeeds {
 const certificateMs = 365 * 86_400_000;
 /** What a core may have in memory of frames that are not stored. */
 export const inFlightBytesMax = 4 * 2 ** 20;
-const startMs = 1_000;
 
 /** Starts a core. */
 export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
-  const { name, server, network, jetstream, revoked, frameBytesMax, fault = {} } = needs;
+  const { name, server, network, revoked, frameBytesMax, fault = {} } = needs;
   const process: Process = world.process(name);
   return world.as(process, () => {
     const clock = world.clockOf(process);
@@ -106,48 +98,46 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
         }),
     };
     let handler: UniversalHandler | undefined;
-    const start = (opened: Sink): void => {
-      const sink = fault.sink?.(opened) ?? opened;
-      const ingest = createIngest({
-        config: {
-          frameBytesMax,
-          payloadBytesMax: 2 ** 20,
-          discardSpanNames: [],
-          requireEnrollment: false,
-        },
-        hostIdBytesMax: 512,
-        inFlightBytesMax,
-        codec: zstdCodec,
-        clock,
-        log: shared.log,
-        observe: observers,
-        entropy: createSeededEntropy(),
-        sink: holdBack(
-          tracedSink(world, name, sink, () => server.tables.heard),
-          held,
-        ),
-        accounts: openAccounts(world, shared, sink),
-        certificates: {
-          find: async () => new Map(),
-          areActive: async () => true,
-          ended: async () => ({ read: { server: "", xid: "0" }, ended: new Set() }),
-          use: async () => undefined,
-          refused: async () => undefined,
-        },
-        fastPath: (plain, some) => {
-          handler = createFastPath(plain, some);
-          return handler;
-        },
-      });
-      ingest.routes.routes(createConnectRouter(), identity);
-      ingest.watch(new AbortController().signal).catch(nothing);
-      if (!fault.missesRestores) void watchRestores(server, clock, ingest.reopenStreams);
-      core.ingest = ingest;
-    };
+    const opened = openSink(world, shared);
+    const sink = fault.sink?.(opened) ?? opened;
+    const ingest = createIngest({
+      config: {
+        frameBytesMax,
+        payloadBytesMax: 2 ** 20,
+        discardSpanNames: [],
+        requireEnrollment: false,
+      },
+      hostIdBytesMax: 512,
+      inFlightBytesMax,
+      codec: zstdCodec,
+      clock,
+      log: shared.log,
+      observe: observers,
+      entropy: createSeededEntropy(),
+      sink: holdBack(
+        tracedSink(world, name, sink, () => server.tables.heard),
+        held,
+      ),
+      accounts: openAccounts(world, shared),
+      certificates: {
+        find: async () => new Map(),
+        areActive: async () => true,
+        ended: async () => ({ read: { server: "", xid: "0" }, ended: new Set() }),
+        use: async () => undefined,
+        refused: async () => undefined,
+      },
+      fastPath: (plain, some) => {
+        handler = createFastPath(plain, some);
+        return handler;
+      },
+    });
+    ingest.routes.routes(createConnectRouter(), identity);
+    ingest.watch(new AbortController().signal).catch(nothing);
+    if (!fault.missesRestores) void watchRestores(server, clock, ingest.reopenStreams);
 
     const core: SimulatedCore = {
       process,
-      ingest: undefined,
+      ingest,
       held,
       async *listener({ hostId, body, signal }) {
         if (revoked.has(hostId)) throw new GrpcError("permission_denied", "identity_revoked");
@@ -178,13 +168,11 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
         for (const sever of connections) sever();
       },
     };
-    if (jetstream) void openStreamSink(world, jetstream, shared).then(start);
-    else start(openDatabaseSink(world, shared));
     return core;
   });
 };
 
-/** What both sinks need. */
+/** What the sink needs. */
 interface SinkNeeds extends CoreNeeds, QueueEventNeeds {
   process: Process;
   clock: Clock;
@@ -194,7 +182,7 @@ interface SinkNeeds extends CoreNeeds, QueueEventNeeds {
   connect(): Promise<Client>;
 }
 
-const openDatabaseSink = (world: World, needs: SinkNeeds): Sink => {
+const openSink = (world: World, needs: SinkNeeds): Sink => {
   const { process, clock, server, delays, fault } = needs;
   const modelled = createModelRegister(world, { server, delays, client: process });
   const register = tracedRegister(world, needs.name, fault?.register?.(modelled) ?? modelled);
@@ -204,45 +192,11 @@ const openDatabaseSink = (world: World, needs: SinkNeeds): Sink => {
   };
 };
 
-const openAccounts = (world: World, needs: SinkNeeds, sink: Sink): AccountRegister => {
+const openAccounts = (world: World, needs: SinkNeeds): AccountRegister => {
   const { name, process: client, clock, entropy, server, fault } = needs;
   const db = connectExportDatabase(world, { ...needs, client }, createAccountStatements(server));
-  const register = createAccountRegister(
-    { db, clock, entropy, cryptography: hostCryptography },
-    sink,
-  );
+  const register = createAccountRegister({ db, clock, entropy, cryptography: hostCryptography });
   return tracedAccounts(world, name, fault?.accounts?.(register) ?? register);
-};
-
-/** Opens the sink once the servers answer: a core that cannot ends, and is started again. */
-const openStreamSink = async (
-  world: World,
-  jetstream: JetStream,
-  needs: SinkNeeds,
-): Promise<Sink> => {
-  const { process, clock, server } = needs;
-  const db = connectExportDatabase(
-    world,
-    { ...needs, client: process },
-    createSinkStatements(server),
-  );
-  for (;;) {
-    const connection = connectStreams(world, { jetstream, client: process });
-    try {
-      return await createNatsSink({
-        ...needs,
-        db,
-        connection,
-        connectCommitter: needs.connect,
-        settings: { stream: "SVC_INGEST", replicas: 1, durability: "replicated", maxAgeSeconds: 0 },
-        codec: zstdCodec,
-      });
-    } catch (cause) {
-      world.note(`${needs.name} does not start: ${String(cause)}`);
-      await connection.close();
-      await clock.sleep(startMs);
-    }
-  }
 };
 
 /** Core's probe of the database: what it finds is a count here (functions/domain/directory/restored.ts). */
@@ -265,8 +219,6 @@ const observers = {
   gap: nothing,
   implausibleGap: nothing,
   batch: nothing,
-  published: nothing,
-  publishFailed: nothing,
 };
 
 /** Hosts of a simulation do not compress. */

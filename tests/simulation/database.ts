@@ -23,7 +23,6 @@ export interface ServerFault {
   forgetsRejections?: boolean;
   /** An account has no transaction id. */
   forgetsAccountXid?: boolean;
-  forgetsLostRanges?: boolean;
   /** An account does not take its counts off those of its queue. */
   keepsRanges?: boolean;
   grantsEveryLock?: boolean;

@@ -5,7 +5,7 @@
  * 3. An envelope is sent again only for a reason: its answer was lost or late, or another term began; at most four times for late answers.
  * 4. A term sends at most what fits into the buffer of the one before again, unless the database went back.
  * 5. Dead letters and losses are of what the backend rejected, and of nothing else.
- * 6. At rest an export has passed what is stored, no more and no less, and reports no lag. Of a stream, it is at its end.
+ * 6. At rest an export has passed what is stored, no more and no less, and reports no lag.
  * 7. No exporter has more in memory than its limit and a chunk.
  */
 
@@ -14,27 +14,24 @@ import { objectBytes } from "#functions/store/ingest/stored-envelope.ts";
 import type { Backend } from "./backend.ts";
 import { queueRow } from "./database.ts";
 import { chunkBytesOf, type ExportLimits, type SimulatedExporter } from "./exporter.ts";
-import type { JetStream } from "./jetstream.ts";
 import type { Breach } from "./oracle.ts";
 import type { Tables } from "./tables.ts";
 
 /** What is left of the exports of a history. */
 export interface ExportsAfter {
   tables: Tables;
-  /** Where the envelopes are; undefined: in the database. */
-  jetstream: JetStream | undefined;
   backend: Backend;
   exporters: readonly SimulatedExporter[];
   limits: ExportLimits;
   lags: readonly ExportLag[];
-  /** Whether the database, or the stream, ever went back to an earlier state. */
+  /** Whether the database ever went back to an earlier state. */
   hasGoneBack: boolean;
 }
 
 /** A backend that answers within five minutes has a line at most so often. */
 const lateMax = 4;
-/** A chunk may be so much larger than its aim; a transaction is read whole. Of a stream, the aim is for messages, and small envelopes are more. */
-const overshoot = { database: 4, stream: 8 };
+/** A chunk may be so much larger than its aim; a transaction is read whole. */
+const overshoot = 4;
 
 /** Returns the laws that exports broke. */
 export const judgeExports = (after: ExportsAfter): Breach[] => [
@@ -113,13 +110,7 @@ const judgeRepeats = ({ accepted }: Backend): Breach[] => {
   return [];
 };
 
-const judgeTerms = ({
-  backend,
-  tables,
-  jetstream,
-  limits,
-  hasGoneBack,
-}: ExportsAfter): Breach[] => {
+const judgeTerms = ({ backend, tables, limits, hasGoneBack }: ExportsAfter): Breach[] => {
   if (hasGoneBack) return [];
   const heardIn = new Map<string, string>();
   const repeated = new Map<string, Map<string, number>>();
@@ -130,7 +121,7 @@ const judgeTerms = ({
       repeated.set(term, (repeated.get(term) ?? new Map()).set(key, text.length + objectBytes));
     else if (answer === "heard" && before === undefined) heardIn.set(key, term);
   }
-  const max = limits.bufferBytesMax + chunkMax({ tables, jetstream, limits });
+  const max = limits.bufferBytesMax + chunkMax({ tables, limits });
   return [...repeated].flatMap(([term, some]) => {
     const bytes = some.values().reduce((sum, length) => sum + length, 0);
     return bytes <= max
@@ -144,16 +135,12 @@ const epochOf = (term: string): number => Number(term.slice(term.lastIndexOf(" "
 /** The most bytes that a chunk can have. */
 const chunkMax = ({
   tables: { envelopes },
-  jetstream,
   limits,
-}: Pick<ExportsAfter, "tables" | "jetstream" | "limits">): number => {
+}: Pick<ExportsAfter, "tables" | "limits">): number => {
   const transactions = new Map<number, number>();
   for (const { xid, text } of envelopes)
     transactions.set(xid, (transactions.get(xid) ?? 0) + text.length + objectBytes);
-  return Math.max(
-    overshoot[jetstream ? "stream" : "database"] * chunkBytesOf(limits),
-    ...transactions.values(),
-  );
+  return Math.max(overshoot * chunkBytesOf(limits), ...transactions.values());
 };
 
 const judgeLetters = ({ tables, backend }: ExportsAfter): Breach[] => {
@@ -171,10 +158,10 @@ const judgeLetters = ({ tables, backend }: ExportsAfter): Breach[] => {
     : [];
 };
 
-const judgeLags = ({ tables, jetstream, lags, exporters }: ExportsAfter): Breach[] => {
+const judgeLags = ({ tables, lags, exporters }: ExportsAfter): Breach[] => {
   const breaches: Breach[] = [];
-  const passed = passedOf({ tables, jetstream });
-  const stored = storedOf({ tables, jetstream });
+  const passed = passedOf(tables);
+  const stored = tables.envelopes.length;
   if (passed !== stored)
     breaches.push({ law: "what is stored is passed once", detail: `${passed} of ${stored}` });
   const [lag] = lags;
@@ -184,8 +171,8 @@ const judgeLags = ({ tables, jetstream, lags, exporters }: ExportsAfter): Breach
   return breaches;
 };
 
-const judgeMemory = ({ exporters, tables, jetstream, limits }: ExportsAfter): Breach[] => {
-  const max = limits.bufferBytesMax + chunkMax({ tables, jetstream, limits });
+const judgeMemory = ({ exporters, tables, limits }: ExportsAfter): Breach[] => {
+  const max = limits.bufferBytesMax + chunkMax({ tables, limits });
   return exporters.flatMap(({ name, bufferedMax }) =>
     bufferedMax() <= max
       ? []
@@ -193,17 +180,9 @@ const judgeMemory = ({ exporters, tables, jetstream, limits }: ExportsAfter): Br
   );
 };
 
-type Stored = Pick<ExportsAfter, "tables" | "jetstream">;
-
-/** Returns how far the export is: in envelopes, or in messages of a stream. */
-const passedOf = ({ tables, jetstream }: Stored): number => {
-  const position = tables.positions.get("default");
-  return Number((jetstream ? position?.position : position?.passed) ?? -1);
-};
-
-/** Returns how far it should be. */
-const storedOf = ({ tables, jetstream }: Stored): number =>
-  jetstream ? (jetstream.streams.get("SVC_INGEST")?.lastSeq ?? 0) : tables.envelopes.length;
+/** Returns how many envelopes the export has passed. */
+const passedOf = ({ positions }: Tables): number => Number(positions.get("default")?.passed ?? -1);
 
 /** Reports whether the backend has what it should, so that the history may end. */
-export const areExported = (stored: Stored): boolean => passedOf(stored) === storedOf(stored);
+export const areExported = (tables: Tables): boolean =>
+  passedOf(tables) === tables.envelopes.length;

@@ -113,7 +113,6 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]) => {
       owner,
       epoch: 0,
       position: 0n,
-      stream: null,
       identity: null,
     };
     switch (act) {

@@ -4,11 +4,6 @@ import { createExportMetrics } from "#functions/export/export-metrics.ts";
 import { createPostgresSource } from "#functions/export/open-source.ts";
 import { runExport } from "#functions/export/run-export.ts";
 import type { ExportSource } from "#functions/export/source.ts";
-import {
-  manageStream,
-  openStreamSource,
-  prepareStreamPosition,
-} from "#functions/export/stream-source.ts";
 import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import {
@@ -18,12 +13,9 @@ import {
 } from "#functions/store/export/positions.ts";
 import { destroyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
-import type { Clock } from "#kit/clock.ts";
 import { type Backend, type BackendFault, createBackendClient } from "./backend.ts";
 import type { SessionNeeds } from "./database-session.ts";
 import { connectExportDatabase, connectReader } from "./export-database.ts";
-import type { JetStream } from "./jetstream.ts";
-import { connectStreams } from "./nats-connection.ts";
 import { endProcess, type Process, type World } from "./world.ts";
 
 /** A running exporter. */
@@ -43,8 +35,6 @@ export interface ExporterNeeds extends Omit<SessionNeeds, "client"> {
   name: string;
   backend: Backend;
   limits: ExportLimits;
-  /** Where core stores envelopes; undefined: in the database. */
-  jetstream: JetStream | undefined;
   fault?: { backend?: BackendFault; source?: SourceFault } | undefined;
 }
 
@@ -54,12 +44,6 @@ export interface SourceFault {
   commitsEarly?: boolean;
 }
 
-/** What sources have in common. */
-type SharedOfSources = Pick<
-  Parameters<typeof openStreamSource>[0],
-  "db" | "lease" | "clock" | "codec" | "chunkBytes"
-> & { clock: Clock; codec: typeof zstdCodec };
-
 /** The limits of all exporters of a history. */
 export type ExportLimits = Pick<
   ExportConfig,
@@ -67,7 +51,6 @@ export type ExportLimits = Pick<
 >;
 
 const exportName = "default";
-const stream = "SVC_INGEST";
 /** As functions/export/open-source.ts has it. */
 const chunksInMemory = 8;
 const silenceMs = 30_000;
@@ -83,7 +66,7 @@ const { config: parsed } = parseExportConfig(
 
 /** Starts an exporter. */
 export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExporter => {
-  const { name, backend, limits, jetstream, fault = {} } = needs;
+  const { name, backend, limits, fault = {} } = needs;
   const process = world.process(name);
   return world.as(process, () => {
     const clock = world.clockOf(process);
@@ -94,28 +77,17 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
     let term = "";
     let terms = 0;
     let bufferedMax = 0;
-    const open = async (lease: ExportLease) => {
+    const open = (lease: ExportLease) => {
       // A database that goes back gives epochs again.
       term = `${name} ${owner} ${++terms} ${lease.epoch}`;
       world.note(`${name} exports from ${lease.position}, term ${lease.epoch}`);
-      const source = await openSource({
+      const source = createPostgresSource({
         db,
         lease,
         clock,
         codec: zstdCodec,
         chunkBytes: chunkBytesOf(limits),
-      });
-      return fault.source?.commitsEarly ? committingEarly(source) : source;
-    };
-    const connection = jetstream && connectStreams(world, { jetstream, client: process });
-    const manage = () => connection && manageStream(connection, stream);
-    const openSource = async (shared: SharedOfSources): Promise<ExportSource> => {
-      const manager = await manage();
-      if (connection && manager)
-        return openStreamSource({ ...shared, connection, manager, stream, log });
-      return createPostgresSource({
-        ...shared,
-        objects: createNodeObjectReader(shared.db),
+        objects: createNodeObjectReader(db),
         silenceMs,
         connect: () => connectReader(world, { ...needs, client: process }),
         disconnect: destroyClient,
@@ -123,11 +95,7 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
           throw new Error(describeDamage(block));
         },
       });
-    };
-    const prepare = async (): Promise<void> => {
-      const manager = await manage();
-      if (manager) await prepareStreamPosition({ db, manager, stream }, exportName, "oldest");
-      else await createExportPosition(db, exportName, "oldest");
+      return fault.source?.commitsEarly ? committingEarly(source) : source;
     };
     const observe = {
       ...metrics.observe,
@@ -146,7 +114,7 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
     const run = async (): Promise<void> => {
       // At its start it waits for the database.
       for (let isReady = false; !isReady; ) {
-        isReady = await prepare().then(
+        isReady = await createExportPosition(db, exportName, "oldest").then(
           () => true,
           () => false,
         );

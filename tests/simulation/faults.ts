@@ -69,8 +69,7 @@ export const nearHourEnd = ({ world, server }: Lab, beforeMs: number, act: () =>
 const soonMs = 30_000;
 
 /** Returns what puts a server that lags in the place of the one where cores store. */
-const standBy = ({ jetstream, server }: Lab): (() => void) => {
-  if (jetstream) return jetstream.backUp();
+const standBy = ({ server }: Lab): (() => void) => {
   const standby = server.backUp();
   return () => server.restore(standby, { isPromotion: true });
 };
@@ -218,7 +217,6 @@ export const faults: Readonly<Record<string, Fault>> = {
     lab.world.after(seconds(lab, 1, 20), () => (lab.delays.commitMs = before));
   },
   "the database is restored from a backup": (lab) => {
-    if (lab.jetstream) return;
     const backup: Tables = lab.server.backUp();
     lab.world.after(seconds(lab, 1, 20), () => {
       lab.server.restore(backup);
@@ -226,7 +224,6 @@ export const faults: Readonly<Record<string, Fault>> = {
     });
   },
   "a standby that lags is promoted": (lab) => {
-    if (lab.jetstream) return;
     // As an hour ends, it lacks the hosts' accounts, and nothing that these speak of.
     nearHourEnd(lab, 0, () => lab.world.after(lab.world.chance.integer(0, 3_000), standBy(lab)));
   },
@@ -251,9 +248,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     lab.server.loseAnswersUntil(lab.world.now() + seconds(lab, 1, 20)),
   [budgetFault]: holdHost,
   [forgottenFault]: forgetSession,
-  [olderFault]: (lab) => {
-    if (!lab.jetstream) lab.server.countNothingUntil(lab.world.now() + seconds(lab, 1, 20));
-  },
+  [olderFault]: (lab) => lab.server.countNothingUntil(lab.world.now() + seconds(lab, 1, 20)),
   "the database's clock jumps": (lab) => {
     lab.server.process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
   },

@@ -39,9 +39,8 @@ export interface HoursAfter {
   hosts: readonly SimulatedHost[];
   /** When hosts were revoked. */
   revoked: ReadonlyMap<string, number>;
-  /** Whether a server went back, and whether it was a stream. */
+  /** Whether a server went back. */
   isBack: boolean;
-  isStreamBack: boolean;
   /** Whether an older core stored, which counts nothing. */
   isUncounted: boolean;
   /** How often a host's queue may have been copied, or gone back. */
@@ -66,7 +65,7 @@ export const judgeHours = (after: HoursAfter, fault: HourFault = (facts) => fact
       if (row.startsWith(`${hostId}\0`)) endQueueRow(tables, row, { endedAt, ending: "revoked" });
   const copies = new Map<string, number>();
   for (const { text } of tables.envelopes) copies.set(text, (copies.get(text) ?? 0) + 1);
-  const accounts = tables.accounts.map((row) => accountOf(row, tables));
+  const accounts = tables.accounts.map(accountOf);
   return [...Map.groupBy(hosts, ({ hostId }) => hostId)].flatMap(([hostId, machines]) => {
     const own = accounts.filter((account) => account.hostId === hostId);
     const ledgers = [...new Set(machines.map(({ disk }) => disk.ledger))];
@@ -172,7 +171,7 @@ const isOfRecords = (kind: string): boolean =>
 const isKnown = (
   { text, ledger }: { text: string; ledger: Ledger },
   { hostId, machines }: HostHours,
-  { tables: { heard, queues }, revoked, isStreamBack }: HoursAfter,
+  { tables: { heard, queues }, revoked }: HoursAfter,
 ): boolean => {
   const hour = hourOf(ledger.written.get(text)?.wallMs ?? 0);
   /** Reports whether an admin had closed a queue, which has not sent since. */
@@ -181,8 +180,7 @@ const isKnown = (
     return ending === "closed" && (endedAt ?? 0) <= hour;
   };
   const lost = ledger.lost.get(text);
-  if (lost)
-    return !isStreamBack && !isClosed(lost.queueHex) && isTold(lost, heard.get(lost.queueHex));
+  if (lost) return !isClosed(lost.queueHex) && isTold(lost, heard.get(lost.queueHex));
   if (ledger.lost.has(text)) return false;
   const isSent = !revoked.has(hostId);
   return machines.some(({ disk: { image } }) => {

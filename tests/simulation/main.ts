@@ -1,5 +1,5 @@
 /**
- * `bun run simulate -- [--seed 1] [--seeds 1000] [--plant NAME] [--streamed] [--trace]`: simulates hosts, cores and what they store in on a
+ * `bun run simulate -- [--seed 1] [--seeds 1000] [--plant NAME] [--trace]`: simulates hosts, cores and what they store in on a
  * virtual clock, one history for each seed, and judges what is left (docs/simulation.md). A history that breaks a law is made smaller and
  * printed as a story, with the line that runs it again. `--sources` simulates the rotations of file sources instead.
  * `--plants` runs every planted fault until a seed finds it. Stdout ends with one JSON
@@ -55,7 +55,6 @@ const { values } = parseArgs({
     plant: { type: "string" },
     plants: { type: "boolean", default: false },
     trace: { type: "boolean", default: false },
-    streamed: { type: "boolean", default: false },
     sources: { type: "boolean", default: false },
     "keep-size": { type: "boolean", default: false },
     faults: { type: "string" },
@@ -77,7 +76,6 @@ const narrowed: Omit<Course, "seed"> = {
   cores: numberOf(values.cores),
   untilMs: numberOf(values.until),
   variation: numberOf(values.variation),
-  ...(values.streamed && { isStreamed: true }),
 };
 
 const first = Number(values.seed);

@@ -10,12 +10,11 @@ import type { World } from "./world.ts";
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc");
 
-it("keeps nothing of a history that has ended, wherever its envelopes and its queues were", async () => {
+it("keeps nothing of a history that has ended, wherever its queues were", async () => {
   const worlds: WeakRef<World>[] = [];
   // More than one of each kind, as one may be left below.
-  const seeds = Array.from({ length: 4 }, (_, index) => 1 + index);
+  const seeds = [1, 2, 43, 44];
   const plans = seeds.map((seed) => drawPlan({ seed }));
-  expect(plans.map(({ isStreamed }) => isStreamed)).toEqual([true, false, false, true]);
   expect(plans.some(({ hasFiles }) => hasFiles)).toBe(true);
   for (const seed of seeds)
     await simulate({ seed }, {}, ({ world }) => void worlds.push(new WeakRef(world)));

@@ -4,13 +4,10 @@ import { createRandom } from "../fakes/entropy.ts";
 import { exportFaults } from "./export-faults.ts";
 import { budgetFault, faults, forgottenFault, olderFault } from "./faults.ts";
 import { hourFaults } from "./hour-faults.ts";
-import { laggingFault, streamFaults } from "./stream-faults.ts";
 import { createChance } from "./world.ts";
 
 /** What a seed decides before anything happens. */
 export interface Plan {
-  /** Core stores in JetStream, not in the database. */
-  isStreamed: boolean;
   hosts: number;
   cores: number;
   exporters: number;
@@ -39,8 +36,6 @@ export interface Course {
   hosts?: number | undefined;
   cores?: number | undefined;
   untilMs?: number | undefined;
-  /** Where core stores, in place of what the seed draws. */
-  isStreamed?: boolean | undefined;
   /** Draws everything but the plan anew. */
   variation?: number | undefined;
 }
@@ -49,8 +44,6 @@ export interface Course {
 export const faultsUntilMs = 40_000;
 /** What some cores accept as a frame at most: more than an account has, and less than the largest record. */
 export const smallFrameBytes = 2_400;
-/** How many histories store in JetStream. */
-const streamedShare = 0.3;
 /** In how many histories queues are on files: these take longer. */
 const filesShare = 0.1;
 
@@ -58,17 +51,11 @@ const filesShare = 0.1;
 const sharedShare = 0.15;
 
 /** What may happen in a history. */
-export const faultsOf = ({ isStreamed }: Pick<Plan, "isStreamed">): typeof faults => ({
-  ...faults,
-  ...exportFaults,
-  ...hourFaults,
-  ...(isStreamed && streamFaults),
-});
+export const allFaults: typeof faults = { ...faults, ...exportFaults, ...hourFaults };
 
 const drawnApart: readonly string[] = [
   budgetFault,
   olderFault,
-  laggingFault,
   forgottenFault,
   ...Object.keys(hourFaults),
 ];
@@ -92,12 +79,9 @@ const drawApart = (
 };
 
 /** Draws the plan of a seed. */
-export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed">): Plan => {
+export const drawPlan = ({ seed }: Pick<Course, "seed">): Plan => {
   const chance = createChance(createRandom(seed ^ 0x5bd1e995));
-  const isDrawn = chance.isLikely(streamedShare);
-  const { isStreamed = isDrawn } = course;
   return {
-    isStreamed,
     hosts: chance.integer(1, 3),
     cores: chance.integer(1, 2),
     exporters: chance.integer(1, 2),
@@ -107,12 +91,9 @@ export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed"
     faults: [
       ...Array.from({ length: chance.integer(1, 12) }, () => ({
         at: chance.integer(1_000, faultsUntilMs),
-        name: chance.pick(
-          Object.keys(faultsOf({ isStreamed })).filter((name) => !drawnApart.includes(name)),
-        ),
+        name: chance.pick(Object.keys(allFaults).filter((name) => !drawnApart.includes(name))),
       })).toSorted((a, b) => a.at - b.at),
       ...drawApart(seed, 0x3c6ef372, [budgetFault]),
-      ...(isStreamed ? drawApart(seed, 0x1b873593, [laggingFault]) : []),
       ...drawApart(seed, 0x2545f491, Object.keys(hourFaults), 1 / 2),
       ...drawApart(seed, 0x2c1b3c6d, [olderFault], 1 / 10),
       ...drawApart(seed, 0x510e527f, [forgottenFault], 1 / 10),

@@ -4,7 +4,6 @@ import type { ServerFault } from "./database.ts";
 import type { SourceFault } from "./exporter.ts";
 import type { HostFault } from "./host.ts";
 import type { HourFault } from "./hour-laws.ts";
-import type { StreamFault } from "./jetstream.ts";
 
 /** A planted mistake: what it changes, each at a seam of the product or of its models. */
 export interface Plant extends HostFault {
@@ -15,7 +14,6 @@ export interface Plant extends HostFault {
   missesRestores?: boolean;
   backend?: BackendFault;
   source?: SourceFault;
-  streams?: StreamFault;
   /** Of the law of hours. */
   hour?: HourFault;
 }

@@ -14,15 +14,11 @@ import { type ExportLimits, type SimulatedExporter, startExporter } from "./expo
 import { createQueueFolder, removeFolder } from "./file-disk.ts";
 import { type SimulatedHost, startHost } from "./host.ts";
 import { judgeHours } from "./hour-laws.ts";
-import { createJetStream, type JetStream } from "./jetstream.ts";
 import { createNetwork, type Network, wholeLink } from "./network.ts";
 import { type Breach, createOracle, type Oracle } from "./oracle.ts";
-import { type Course, drawPlan, faultsOf, faultsUntilMs, type Plan } from "./plan.ts";
+import { allFaults, type Course, drawPlan, faultsUntilMs, type Plan } from "./plan.ts";
 import type { Plant } from "./plant.ts";
 import { isTold, putBack } from "./queue-past.ts";
-import { healStreams } from "./stream-faults.ts";
-import { streamedEnvelopes, withStreamed } from "./stream-tables.ts";
-import type { StoredEnvelope, Tables } from "./tables.ts";
 import { type Watch, watchLaws } from "./watch-laws.ts";
 import { inWorld, type Note, type World } from "./world.ts";
 
@@ -37,8 +33,6 @@ export interface Lab {
   cores: SimulatedCore[];
   backend: Backend;
   exporters: SimulatedExporter[];
-  /** Undefined where core stores in the database. */
-  jetstream: JetStream | undefined;
   limits: ExportLimits;
   watch: Watch;
   /** When the last source ends. */
@@ -94,7 +88,7 @@ export const simulate = (
     for (const { at, name } of injected)
       world.after(at, () => {
         world.note(`FAULT ${name}`);
-        faultsOf(drawn)[name]?.(lab);
+        allFaults[name]?.(lab);
       });
     await world.runUntil(faultsUntilMs + 20_000);
     heal(lab);
@@ -108,21 +102,16 @@ export const simulate = (
     const lags = await readLags(lab);
     // The hour may have ended since.
     await untilAccounted(lab);
-    const { oracle, server, backend, exporters, limits, jetstream, watch } = lab;
-    const tables = tablesOf(lab);
+    const { oracle, server, backend, exporters, limits, watch } = lab;
+    const { tables } = server;
     const hasGoneBack = server.restores() > 0;
     const breaches = atRest.length > 0 ? atRest : [...judgeIngest(lab, stuck), ...watch.breaches()];
     const { hosts: all, revoked } = lab;
-    const isStreamBack = (jetstream?.discarded.length ?? 0) > 0;
-    const isBack = hasGoneBack || isStreamBack;
     const isUncounted = server.hasUncounted();
-    const areTotalsBack = (jetstream?.restores() ?? 0) > 0;
-    const after = { tables, hosts: all, revoked, isBack, isUncounted, isStreamBack };
-    breaches.push(...judgeAccounts({ ...after, areTotalsBack }));
+    const after = { tables, hosts: all, revoked, isBack: hasGoneBack, isUncounted };
+    breaches.push(...judgeAccounts(after));
     breaches.push(...judgeHours({ ...after, copiesOf: oracle.copiesOf }, plant.hour));
-    breaches.push(
-      ...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isBack }),
-    );
+    breaches.push(...judgeExports({ tables, backend, exporters, limits, lags, hasGoneBack }));
     for (const detail of server.unknown)
       breaches.unshift({ law: "the model knows each statement", detail });
     for (const { disk } of lab.hosts) if (disk.folder) removeFolder(disk.folder);
@@ -140,35 +129,19 @@ export const simulate = (
 
 const servedHosts = ({ hosts, revoked }: Lab) => hosts.filter(({ hostId }) => !revoked.has(hostId));
 
-/** Returns what the database has, with the envelopes of the stream if they are there. */
-const tablesOf = ({ server: { tables }, jetstream }: Lab): Tables =>
-  jetstream ? withStreamed(tables, jetstream) : tables;
-
-/** Returns what was stored in databases or streams that have gone back since. */
-const discardedOf = ({ server, jetstream }: Lab): readonly StoredEnvelope[] =>
-  jetstream ? streamedEnvelopes(jetstream.discarded) : server.discarded;
-
 const judgeIngest = (lab: Lab, stuck: ReadonlySet<string>): Breach[] => {
-  const { oracle, server, jetstream, hosts, cores, revoked } = lab;
+  const { oracle, server, hosts, cores, revoked } = lab;
   const restores = server.restores();
-  // A stream may lose what it had not synced.
-  const isIntact = restores === 0 && jetstream === undefined;
-  const after = {
-    tables: tablesOf(lab),
-    discarded: discardedOf(lab),
-    restores,
-    hosts,
-    cores,
-    revoked,
-  };
-  return oracle.judge({ ...after, stuck, isIntact });
+  const { tables, discarded } = server;
+  const after = { tables, discarded, restores, hosts, cores, revoked };
+  return oracle.judge({ ...after, stuck, isIntact: restores === 0 });
 };
 
 /**
  * Runs until every queue is empty and exported and a while longer, in which nothing may change; at most `settleMs`.
  */
 const untilRest = async (lab: Lab, stuck: ReadonlySet<string>): Promise<void> => {
-  const { world, server, jetstream, sourcesUntilMs } = lab;
+  const { world, server, sourcesUntilMs } = lab;
   const hosts = servedHosts(lab);
   const end = faultsUntilMs + settleMs;
   const isAtRest = () =>
@@ -181,7 +154,7 @@ const untilRest = async (lab: Lab, stuck: ReadonlySet<string>): Promise<void> =>
         queue.stats().records === 0 &&
         forwarder.status().connected,
     ) &&
-    areExported({ tables: server.tables, jetstream });
+    areExported(server.tables);
   while (world.now() < end && !isAtRest())
     await world.runUntil(Math.min(end, world.now() + restStepMs));
   await world.runUntil(Math.min(end, world.now() + restMs));
@@ -190,7 +163,7 @@ const untilRest = async (lab: Lab, stuck: ReadonlySet<string>): Promise<void> =>
 
 /** A status or an account may be on its way at any time; what no message explains stays until `end`. */
 const untilNothingArrives = async ({ world, cores }: Lab, end: number): Promise<void> => {
-  const isReceiving = () => cores.some(({ ingest }) => (ingest?.gauges().inFlightBytes ?? 0) > 0);
+  const isReceiving = () => cores.some(({ ingest }) => ingest.gauges().inFlightBytes > 0);
   while (world.now() < end && isReceiving()) await world.runUntil(world.now() + accountPollMs);
 };
 
@@ -229,12 +202,9 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   const network = createNetwork(world);
   const server = createDatabaseServer(world, plant.server);
   const delays: DatabaseDelays = { travelMs: [0, 3], commitMs: usualCommitMs };
-  const jetstream = plan.isStreamed
-    ? createJetStream(world, { isOld: chance.isLikely(0.3), fault: plant.streams })
-    : undefined;
   const revoked = new Map<string, number>();
   const { frameBytesMax } = plan;
-  const serving = { server, network, delays, jetstream, revoked, frameBytesMax, fault: plant };
+  const serving = { server, network, delays, revoked, frameBytesMax, fault: plant };
   const core = (name: string) => startCore(world, { name, ...serving });
   const cores = Array.from({ length: plan.cores }, (_, index) => core(`core ${index + 1}`));
   const coreOf = () => {
@@ -266,15 +236,13 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     deadLettersMax: 200,
     hostDeadLettersMax: 20,
   };
-  const exporting = { backend, server, delays, limits, jetstream, fault: plant };
+  const exporting = { backend, server, delays, limits, fault: plant };
   const exporter = (name: string) => startExporter(world, { name, ...exporting });
   const exporters = Array.from({ length: plan.exporters }, (_, index) =>
     exporter(`exporter ${index + 1}`),
   );
   const isCalm = () =>
-    jetstream === undefined &&
-    server.process.suspendedUntil < world.now() &&
-    delays.commitMs[1] <= usualCommitMs[1];
+    server.process.suspendedUntil < world.now() && delays.commitMs[1] <= usualCommitMs[1];
   const watch = watchLaws(world, { hosts, cores, isCalm, revoked });
   return {
     revoked,
@@ -289,7 +257,6 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     backend,
     exporters,
     limits,
-    jetstream,
     sourcesUntilMs: shared.untilMs,
     revoke: (hostId) => {
       if (revoked.has(hostId)) return;
@@ -373,8 +340,7 @@ const offerLast = (lab: Lab): ReadonlySet<string> => {
 };
 
 /** Ends every fault that lasts. */
-const heal = ({ hosts, world, delays, backend, jetstream }: Lab): void => {
-  if (jetstream) healStreams(jetstream);
+const heal = ({ hosts, world, delays, backend }: Lab): void => {
   Object.assign(backend, usualBackend);
   backend.rejectedHosts.clear();
   backend.partialHosts.clear();

@@ -45,7 +45,6 @@ export const commandOf = (course: Course, plant?: string): string =>
     course.hosts === undefined ? "" : `--hosts ${course.hosts}`,
     course.cores === undefined ? "" : `--cores ${course.cores}`,
     course.untilMs === undefined ? "" : `--until ${course.untilMs}`,
-    course.isStreamed ? "--streamed" : "",
     course.variation === undefined ? "" : `--variation ${course.variation}`,
   ]
     .filter((part) => part !== "")

@@ -1,6 +1,5 @@
 /** The tables that ingest and exports write, as far as they decide. */
 import type { QueueEnding } from "#proto/completeness/hour-state.ts";
-import type { LostRange } from "#proto/completeness/lost-ranges.ts";
 import type { Heard } from "./queue-past.ts";
 import type { Values } from "./sql-expressions.ts";
 
@@ -137,8 +136,6 @@ export interface Tables {
   records: QueueRecord[];
   /** `ingest_account`. */
   accounts: Values[];
-  /** `ingest_lost_range`. */
-  lostRanges: (LostRange & { hostId: string; queueHex: string })[];
   /** `volume_source`, by host, day, kind and source. */
   volumes: Map<string, VolumeRow>;
   /** When each host last stored something, in milliseconds. */
@@ -164,7 +161,6 @@ export const emptyTables = (): Tables => ({
   blocks: [],
   records: [],
   accounts: [],
-  lostRanges: [],
   volumes: new Map(),
   hosts: new Map(),
   stored: 0,
@@ -184,7 +180,6 @@ export const copyTables = (tables: Tables): Tables => ({
   blocks: [...tables.blocks],
   records: [...tables.records],
   accounts: [...tables.accounts],
-  lostRanges: [...tables.lostRanges],
   volumes: new Map(tables.volumes),
   hosts: new Map(tables.hosts),
   positions: new Map([...tables.positions].map(([key, row]) => [key, { ...row }])),

@@ -49,7 +49,6 @@ export const storeAccount = async (
     isChecked: true,
     sink: "postgres",
     xid: 70n,
-    streamEnd: null,
     stored: accepted,
     rejected: 0,
     discarded: 0,
@@ -70,11 +69,10 @@ export const storeAccount = async (
   const at = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;
   await db.execute(sql`
     insert into ingest_account (host_id, queue_id, number, sha256, body, signature, refused, is_linked, follows_gap, from_at, to_at,
-      is_stopped, last_sequence, accepted, is_checked, stored, rejected, discarded, lost, missing, sink, stream, stream_end, received_at, xid)
+      is_stopped, last_sequence, accepted, is_checked, stored, rejected, discarded, lost, missing, sink, received_at, xid)
     values (${host}, decode(md5(${host}), 'hex'), ${number}::bigint, sha256(${`${host} ${number}`}::text::bytea), ${body}, '\\x00', ${account.refused},
       ${account.refused === null}, false, ${at(account.fromMs)}, ${at(account.toMs)}, ${account.isStopped},
       ${account.lastSequence}::bigint, ${accepted}::bigint, ${account.isChecked}, ${account.stored}::bigint,
       ${account.rejected}::bigint, ${account.discarded}::bigint, ${account.lost}::bigint, ${account.missing}::bigint,
-      ${account.sink}, ${account.streamEnd?.stream ?? null}, ${account.streamEnd ? String(account.streamEnd.sequence) : null}::bigint,
-      ${at(account.receivedMs)}, ${String(account.xid)}::bigint)`);
+      ${account.sink}, ${at(account.receivedMs)}, ${String(account.xid)}::bigint)`);
 };

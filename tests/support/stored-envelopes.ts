@@ -1,7 +1,5 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "pg";
-import type { NatsSink } from "#functions/ingest/nats-sink/create-nats-sink.ts";
-import type { StreamSettings } from "#functions/ingest/nats-sink/prepare-streams.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import {
@@ -18,13 +16,8 @@ import {
   type StoredBlock,
   type StoredEnvelope,
 } from "#functions/store/ingest/stored-envelope.ts";
-import { systemClock } from "#kit/clock.ts";
-import { systemEntropy } from "#kit/entropy.ts";
 import { EnvelopeSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
-import type { RunningNats } from "#scripts/lab/nats-servers.ts";
-import { createTestLog } from "../fakes/log.ts";
 import type { TestDatabase } from "./database.ts";
-import { natsSinkOn } from "./ingest/nats-sink.ts";
 
 /** An envelope, or a part of one. */
 export type EnvelopeInit = MessageInitShape<typeof EnvelopeSchema>;
@@ -91,31 +84,6 @@ export const openEnvelopeStore = async (
   const needs = { codec: zstdCodec, now, objects };
   const store = storeWith((frame) => commitBatch(client, [frame], needs), now);
   return { ...store, client, close: () => client.end() };
-};
-
-/** Opens a sink that stores envelopes in JetStream. */
-export const openStreamStore = async (
-  nats: RunningNats,
-  database: TestDatabase,
-  settings: Partial<StreamSettings> = {},
-): Promise<EnvelopeStore & { sink: NatsSink }> => {
-  const sink = await natsSinkOn(
-    nats,
-    settings,
-  )({
-    db: database.connect().db,
-    databaseUrl: async () => database.url,
-    clock: systemClock,
-    entropy: systemEntropy,
-    log: createTestLog(),
-    codec: zstdCodec,
-    observe: { batch: () => undefined, gap: () => undefined, implausibleGap: () => undefined },
-  });
-  return {
-    ...storeWith((frame) => sink.commit(frame, 0), Date.now),
-    sink,
-    close: () => sink.close(),
-  };
 };
 
 /** Numbers and encodes envelopes as ingest does, and commits them. */

@@ -3,22 +3,16 @@ import { findFirstHour, type StatementRow } from "#functions/store/completeness/
 import {
   findChangedAccounts,
   findDeliveredAccounts,
-  findDeliveredInStream,
   findLateAccounts,
   type SettlingAccount,
 } from "#functions/store/completeness/settled-hours.ts";
 import type { Database } from "#functions/store/database/database.ts";
+import { lowest } from "#kit/bigint.ts";
 import { compareHosts } from "#proto/completeness/statement-line.ts";
 import type { HourRules } from "./report-completeness.ts";
-import {
-  type DeliveryColumns,
-  deliveryColumns,
-  slowestExport,
-  streamDelivery,
-} from "./stream-delivery.ts";
 
 /** Hours whose state changed after their statement, and how far accounts have been followed. */
-interface ChangedHours extends DeliveryColumns {
+interface ChangedHours {
   /** Sorted by host and hour. */
   hours: HostHour[];
   receivedBefore: Date;
@@ -28,6 +22,10 @@ interface ChangedHours extends DeliveryColumns {
 /** Hours that a statement corrects at most; the next statement resumes where it stopped. */
 const hoursMax = 100_000;
 
+/** Returns the position of the slowest export; null without one. */
+export const slowestExport = (exports: HourRules["exports"]): bigint | null =>
+  exports.length === 0 ? null : exports.map(({ position }) => position).reduce(lowest);
+
 /** Finds the hours before `hour` whose accounts were received, delivered, rejected or lost since the last statement. */
 export const findChangedHours = async (
   db: Database,
@@ -35,12 +33,9 @@ export const findChangedHours = async (
 ): Promise<ChangedHours> => {
   const now = new Date(rules.nowMs);
   const slowest = slowestExport(rules.exports);
-  const delivery = streamDelivery(rules.exports, last);
   const firstHour = await findFirstHour(db);
-  if (last === undefined || firstHour === undefined) {
-    const columns = deliveryColumns(delivery);
-    return { ...columns, hours: [], receivedBefore: now, deliveredBelow: slowest };
-  }
+  if (last === undefined || firstHour === undefined)
+    return { hours: [], receivedBefore: now, deliveredBelow: slowest };
   const changed = createHourSet({ fromMs: firstHour.getTime(), untilMs: hour });
   const query = { hour: new Date(hour), limit: hoursMax };
   const { receivedBefore: since, seenBelow: unseenFrom } = last;
@@ -53,15 +48,11 @@ export const findChangedHours = async (
     ? await findDeliveredAccounts(db, { ...query, from, below: slowest })
     : [];
   const nextDelivered = changed.add(delivered);
-  const nextInStream = changed.add(
-    delivery ? await findDeliveredInStream(db, { ...query, ...delivery }) : [],
-  );
   const nextChanged = changed.add(await findChangedAccounts(db, { ...query, since }));
   const receivedBefore = Math.min(
     ...[nextLate, nextChanged].map((next) => next?.receivedMs ?? rules.nowMs),
   );
   return {
-    ...deliveryColumns(delivery, nextInStream),
     hours: changed.sorted(),
     receivedBefore: new Date(receivedBefore),
     // Never goes back, although a new export may begin further behind.

@@ -31,7 +31,6 @@ import {
 } from "#functions/store/completeness/hour-facts.ts";
 import {
   findChangedAccounts,
-  findDeliveredInStream,
   findLateAccounts,
 } from "#functions/store/completeness/settled-hours.ts";
 import type { Executor } from "#functions/store/database/database.ts";
@@ -47,14 +46,13 @@ import {
   incompleteStates,
   stateOfByte,
 } from "#proto/completeness/hour-state.ts";
-import { resumeAt } from "./changed-hours.ts";
+import { resumeAt, slowestExport } from "./changed-hours.ts";
 import {
   type DecidedHour,
   type HourRules,
   readHourRules,
   readHourStatuses,
 } from "./report-completeness.ts";
-import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
 /** The result of a call. */
 interface SettlingReport {
@@ -145,22 +143,15 @@ const settleHour = async (
 
 /**
  * Decides again on hours with late accounts, hours that every export has delivered since, and hours with records that a backend has
- * rejected or a stream has lost.
+ * rejected or core has lost.
  */
 const settleAgain = async (
   core: ReadCore,
   rules: HourRules,
-  {
-    hourStartMs,
-    receivedBefore,
-    keptFromMs,
-    ...last
-  }: SettlingProgress & { keptFromMs: number | null },
+  { hourStartMs, receivedBefore, keptFromMs }: SettlingProgress & { keptFromMs: number | null },
 ): Promise<Omit<SettlingProgress, "hourStartMs"> & { hours: number }> => {
   const now = new Date(rules.nowMs);
-  const delivery = streamDelivery(rules.exports, last);
-  if (hourStartMs === null || receivedBefore === null)
-    return { ...deliveryColumns(delivery), hours: 0, receivedBefore: now };
+  if (hourStartMs === null || receivedBefore === null) return { hours: 0, receivedBefore: now };
   const endMs = hourStartMs + hourMs;
   const limits = { hour: new Date(endMs), limit: againMax };
   const since = receivedBefore;
@@ -168,9 +159,8 @@ const settleAgain = async (
   const late = await findLateAccounts(core.db, { ...limits, ...received });
   const slowest = slowestExport(rules.exports);
   const delivered = slowest === null ? [] : await findDeliveredHours(core.db, slowest, pageHosts);
-  const inStream = delivery ? await findDeliveredInStream(core.db, { ...delivery, ...limits }) : [];
   const changed = await findChangedAccounts(core.db, { ...limits, since });
-  const ofAccounts = [...late, ...inStream, ...changed].flatMap((account) =>
+  const ofAccounts = [...late, ...changed].flatMap((account) =>
     hoursOf(account, { fromMs: endMs - followedMs, untilMs: endMs }),
   );
   // Core may no longer have every account of an older hour.
@@ -183,11 +173,7 @@ const settleAgain = async (
   const next = Math.min(
     ...[late, changed].map((found) => resumeAt(found, againMax)?.receivedMs ?? rules.nowMs),
   );
-  return {
-    ...deliveryColumns(delivery, resumeAt(inStream, againMax)),
-    hours: hours.length,
-    receivedBefore: new Date(next),
-  };
+  return { hours: hours.length, receivedBefore: new Date(next) };
 };
 
 const decide = async (core: ReadCore, rules: HourRules, hours: readonly HostHour[]) => {
@@ -255,9 +241,8 @@ const withHours = (row: DayRow, hours: readonly DecidedHour[]): DayRow => {
       });
     undelivered =
       status.state === "undelivered" ? undelivered | (1 << hour) : undelivered & ~(1 << hour);
-    // An hour that a stream stores is settled again by the account's position in the stream.
-    const isInPostgres = status.state === "undelivered" && sums.streamEnds.length === 0;
-    if (isInPostgres && sums.xid !== null && (xid === null || sums.xid > xid)) xid = sums.xid;
+    const isWaiting = status.state === "undelivered";
+    if (isWaiting && sums.xid !== null && (xid === null || sums.xid > xid)) xid = sums.xid;
   }
   const isIncomplete = (byte: number) => incompleteStates.includes(stateOfByte(byte) ?? "complete");
   return {

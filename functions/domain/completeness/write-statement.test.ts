@@ -338,30 +338,6 @@ it("is corrected by a later one when an account comes, or is delivered, after it
   expect(await state(core)).toMatchObject({ corrections: 0 });
 });
 
-it("says where a stream stores an hour, and is corrected when every export of it has passed that", async () => {
-  const core = await open();
-  const streamEnd = { stream: "S 1", sequence: 500n };
-  await storeAccount(test.db, host, ten, { accepted: 2, sink: "nats", streamEnd });
-  const position = (through: number) => exportThrough(test.db, through, { stream: "S 1" });
-  await position(499);
-  await test.clock.advance(minuteMs);
-  await state(core);
-  const first = await readFile(await exported("first", { host }), "utf8");
-  expect(first).toContain(`${host} undelivered accepted=2 stored=2 sink=nats queues=any of=`);
-  await position(500);
-  await test.clock.advance(hourMs);
-  expect(await state(core)).toMatchObject({ corrections: 1 });
-  const second = await readFile(
-    await exported("second", { host, hour: new Date(ten + hourMs) }),
-    "utf8",
-  );
-  expect(second).toContain(
-    `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 sink=nats delivered=backend queues=any of=`,
-  );
-  await test.clock.advance(hourMs);
-  expect(await state(core)).toMatchObject({ corrections: 0 });
-});
-
 it("names what the host dropped, and what core refuses", async () => {
   const core = await open();
   await tested.store("one", "two");

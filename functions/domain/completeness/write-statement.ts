@@ -264,7 +264,7 @@ const readHourLines = async (
   const decided = await readHourStatuses({ db }, rules, hours);
   return decided.flatMap(({ host, hourStartMs, accounts, sums, status }) => {
     if (status === null) return [];
-    const hasRecords = sums.xid !== null || sums.streamEnds.length > 0;
+    const hasRecords = sums.xid !== null;
     const delivered = rules.exports.flatMap((each) =>
       hasRecords && hasDelivered(sums, each) ? [each.name] : [],
     );

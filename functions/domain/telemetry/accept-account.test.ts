@@ -10,8 +10,6 @@ import { createTestToken, type TestCollector } from "#tests/support/collector.ts
 import { useTestCore } from "#tests/support/core.ts";
 import { readHourRules, readHourStatuses } from "../completeness/report-completeness.ts";
 import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
-import { createStreamRanges } from "./account-ranges.ts";
-import { noCounts } from "./decide-account.ts";
 
 type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
 
@@ -430,21 +428,6 @@ describe("accepting an account", () => {
     expect(await acceptOn({ cursor: 500n, queueId: new Uint8Array(16).fill(9) })).toEqual(
       taken(1n),
     );
-  });
-
-  it("decides on none while a stream is behind what its host knows, or has another session", async () => {
-    const sessionId = new Uint8Array(16).fill(1);
-    const caller = callerOf(host);
-    const acceptAt = (cursor: bigint, session = sessionId) => {
-      const counted = { cursor, sessionId: session, totals: { ...noCounts, stored: cursor } };
-      const ranges = createStreamRanges(async () => ({ ...counted, countedFrom: [], end: null }));
-      const stream = { queueId, sessionId, cursor: 100n };
-      return createAccountAcceptor(test.core, { ranges })(caller, signed(bodyOf()), stream);
-    };
-    const gap = { code: "sequence_gap" };
-    await expect(acceptAt(70n)).rejects.toMatchObject(gap);
-    await expect(acceptAt(100n, new Uint8Array(16).fill(2))).rejects.toMatchObject(gap);
-    expect(await acceptAt(100n)).toEqual(taken(1n));
   });
 
   it("answers a refused account that comes again as it did before, and keeps it once", async () => {

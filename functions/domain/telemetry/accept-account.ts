@@ -28,21 +28,14 @@ import { createWireCheck } from "#proto/limits/wire-check.ts";
 import { decodePemBundle } from "#proto/pem.ts";
 import { ProtobufError } from "#proto/wire.ts";
 import { recordAudit } from "../audit/audit-log.ts";
-import {
-  type AccountRanges,
-  type LockedRange,
-  noStream,
-  postgresRanges,
-  type StreamColumns,
-  withoutEarlierIds,
-} from "./account-ranges.ts";
+import { type LockedRange, lockRange, withoutEarlierIds } from "./account-ranges.ts";
 import {
   type AccountDecision,
   decideAccount,
   noCounts,
   type RangeFacts,
 } from "./decide-account.ts";
-import { type EarlierCounts, earlierThan, type LeftId, readEarlierIds } from "./earlier-ids.ts";
+import { countEarlier, type EarlierCounts, earlierThan, type LeftId } from "./earlier-ids.ts";
 import { type AccountFault, dayOfAccount, type ReadAccount, readAccount } from "./read-account.ts";
 
 /** The parts of core that accept accounts. */
@@ -100,10 +93,7 @@ interface ArrivedAccount {
  */
 export const createAccountAcceptor = (
   core: AccountCore,
-  {
-    ranges = postgresRanges,
-    burst = accountsBurst,
-  }: { ranges?: AccountRanges | undefined; burst?: number } = {},
+  { burst = accountsBurst }: { burst?: number } = {},
 ): ((
   caller: AccountCaller,
   sent: SentAccount,
@@ -122,12 +112,7 @@ export const createAccountAcceptor = (
     if (isLimited && !refusals.take(caller.identity))
       return { through: 0n, refused: "rate_limited" };
     const arrived = await examine(core, { caller, sent, stream, isLimited });
-    const { name, read, fault } = arrived;
-    const isNamed = fault === undefined && read?.fault !== "malformed";
-    const lockRange = await ranges.read(name, isNamed ? read?.firstSequence : undefined);
-    const countEarlier = await readEarlierIds(ranges, read, isNamed ? arrived.earlierIds : []);
-    const found = { lockRange, countEarlier, sink: ranges.sink, mayKeep: refusals.take };
-    return core.db.transaction((tx) => decideAndStore(core, tx, arrived, found));
+    return core.db.transaction((tx) => decideAndStore(core, tx, arrived, refusals.take));
   };
 };
 
@@ -135,7 +120,6 @@ export const createAccountAcceptor = (
 interface RowContext {
   state: LockedRange;
   earlier: EarlierCounts;
-  sink: AccountRanges["sink"];
 }
 
 /** Decides on an account and stores it in the transaction that locks its queue. */
@@ -143,24 +127,15 @@ const decideAndStore = async (
   core: AccountCore,
   tx: Executor,
   arrived: ArrivedAccount,
-  {
-    lockRange,
-    countEarlier,
-    sink,
-    mayKeep,
-  }: Pick<RowContext, "sink"> & {
-    lockRange: Awaited<ReturnType<AccountRanges["read"]>>;
-    countEarlier: Awaited<ReturnType<typeof readEarlierIds>>;
-    mayKeep(hostId: string): boolean;
-  },
+  mayKeep: (hostId: string) => boolean,
 ): Promise<AccountAnswer> => {
-  const { read, stream, name } = arrived;
+  const { read, stream, name, fault, earlierIds } = arrived;
   await limitLockWaits(tx);
-  const locked = await lockRange(tx);
+  const locked = await lockRange(tx, name);
   const own = stream && equalBytes(stream.queueId, name.queueId) ? stream : undefined;
-  // The host then opens the queue again, and reports what a database or a stream that went back has lost.
+  // The host then opens the queue again, and reports what a database that went back has lost.
   if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
-  const facts = await findRangeFacts(tx, name, read, { ...locked, sink });
+  const facts = await findRangeFacts(tx, name, read, locked);
   const state = read ? withoutEarlierIds(locked, read, facts.gaps) : locked;
   const isKnown = await hasAccount(tx, name);
   const decision = await decideArrived(tx, arrived, { state, isKnown, facts });
@@ -170,8 +145,10 @@ const decideAndStore = async (
     if (isKnown && read?.isEnd) await recordEnd(tx, read, new Date(core.clock.now()));
     return { through, refused: "" };
   }
-  const earlier = await countEarlier(tx, state.last);
-  await storeAccount(core, tx, arrived, decision, { state, isKnown, earlier, sink, mayKeep });
+  const isNamed = fault === undefined && read?.fault !== "malformed";
+  const ids = isNamed ? earlierIds : [];
+  const earlier = await countEarlier(tx, read, { ids, last: state.last });
+  await storeAccount(core, tx, arrived, decision, { state, isKnown, earlier, mayKeep });
   if (decision.kind === "accepted") return { through: name.number, refused: "" };
   return { through: decision.isLinked ? name.number : through, refused: decision.fault };
 };
@@ -236,9 +213,9 @@ const storeAccount = async (
   const lastSequence = read?.lastSequence ?? 0n;
   // Repeated evidence is kept once.
   const isKept = !isKnown && (!isRefused || isLinked || isLimited || mayKeep(caller.identity));
-  const columns = isLinked ? await context.state.subtract({ counts, lastSequence }) : noStream;
+  if (isLinked) await context.state.subtract({ counts, lastSequence });
   if (!isKept) return;
-  await insertAccount(tx, { ...rowOf(decision, arrived, context, now), ...columns });
+  await insertAccount(tx, rowOf(decision, arrived, context, now));
   if (isRefused) return auditRefusal(core, tx, arrived, decision.fault);
   if (read === undefined) return;
   await addSourceVolumes(tx, read, dayOfAccount(read, now.getTime()));
@@ -322,26 +299,25 @@ const findRangeFacts = async (
   tx: Executor,
   queue: QueueName,
   read: ReadAccount | undefined,
-  { range, sink }: LockedRange & Pick<AccountRanges, "sink">,
+  { range }: LockedRange,
 ): Promise<RangeFacts> => {
   if (read === undefined) return { gaps: [], stored: 0n };
-  const { cursor, lost, stored } = range ?? { ...noCounts, cursor: 0n };
+  const { cursor, lost } = range ?? { ...noCounts, cursor: 0n };
   const isBelow = cursor > read.lastSequence;
   const isAbove = cursor < read.lastSequence && read.accepted > 0n;
   const mayHaveGaps = isBelow || isAbove || lost > 0n;
   const gaps = mayHaveGaps ? await findLostRanges(tx, queue.hostId, [queue.queueId]) : [];
-  if (!isBelow) return { gaps, stored: 0n };
-  const isCounted = sink === "postgres";
-  return { gaps, stored: isCounted ? await countStoredWithin(tx, queue, read) : stored };
+  return { gaps, stored: isBelow ? await countStoredWithin(tx, queue, read) : 0n };
 };
 
 const rowOf = (
   decision: StoredDecision,
   { read, sent: { body, signature }, name }: ArrivedAccount,
-  { state, earlier, sink }: RowContext,
+  { state, earlier }: RowContext,
   receivedAt: Date,
-): Omit<AccountInsert, keyof StreamColumns> => {
-  const row = { ...name, body, signature, sink, receivedAt, isStopped: read?.isStopped ?? false };
+): AccountInsert => {
+  const isStopped = read?.isStopped ?? false;
+  const row = { ...name, body, signature, sink: "postgres", receivedAt, isStopped };
   const linked = {
     fromAt: new Date(read?.fromMs ?? 0),
     toAt: new Date(read?.toMs ?? 0),

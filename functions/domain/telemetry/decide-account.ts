@@ -14,7 +14,7 @@ import { sequenceMax } from "#proto/limits/message-limits.ts";
 import type { AccountFault, ReadAccount } from "./read-account.ts";
 
 /** An account that core has. */
-export type StoredAccount = Omit<LastAccount, "totals">;
+export type StoredAccount = LastAccount;
 
 /** What core has counted of a queue since its last account. */
 export type QueueRange = Omit<NonNullable<AccountState["range"]>, "sessionId" | "digest">;

@@ -82,7 +82,6 @@ it.each<[EarlierId | undefined, Partial<ReadAccount>?]>([
   [short, { lastSequence: 8n, ackedBefore: 8n }],
   [short, rest],
   [id({ ...ahead, above: 3n, stored: 13n })],
-  [{ ...id({ ...ahead, stored: 8n, rejected: 6n }), storedAbove: undefined }],
   [id({ ...ahead, above: 3n, stored: 12n, rejected: 1n, discarded: 1n })],
   [id({ stored: 11n })],
 ])(

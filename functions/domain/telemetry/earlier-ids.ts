@@ -6,16 +6,15 @@
 import type { Executor } from "#functions/store/database/database.ts";
 import {
   countStoredWithin,
-  findLastAccount,
   findLostRanges,
   hasRefusedAccount,
   type LastAccount,
+  readForAccount,
 } from "#functions/store/ingest/accounts.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
 import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
 import { type LostRange, lostWithin } from "#proto/completeness/lost-ranges.ts";
-import type { AccountRanges } from "./account-ranges.ts";
 import {
   consumedOf,
   lostOfAckedBefore,
@@ -37,8 +36,8 @@ export interface EarlierId extends Pick<LeftId, "ackedThrough"> {
   range: QueueRange | undefined;
   /** It has two histories: the counts may belong to another account than the last. */
   isForked: boolean;
-  /** Records stored above `ackedThrough`, which the host has sent again; undefined if unknown. */
-  storedAbove: bigint | undefined;
+  /** Records stored above `ackedThrough`, which the host has sent again. */
+  storedAbove: bigint;
 }
 
 /** The outcome of an account's records under earlier ids. */
@@ -64,56 +63,47 @@ export const earlierThan = (
 };
 
 /**
- * Reads what needs no transaction. Returns a function that counts the outcome of an account's records under `ids`, in the transaction that
- * has locked its queue, of which `last` is the last account.
+ * Counts the outcome of an account's records under earlier `ids`, in the transaction that has locked its queue, of which `last` is the last
+ * account.
  */
-export const readEarlierIds = async (
-  ranges: AccountRanges,
+export const countEarlier = async (
+  tx: Executor,
   read: ReadAccount | undefined,
-  ids: readonly LeftId[],
-): Promise<(tx: Executor, last: LastAccount | undefined) => Promise<EarlierCounts>> => {
+  { ids, last }: { ids: readonly LeftId[]; last: LastAccount | undefined },
+): Promise<EarlierCounts> => {
   const isAcked = read !== undefined && read.ackedBefore > 0n;
-  const nameOf = ({ queueId }: LeftId): QueueName => ({ hostId: read?.hostId ?? "", queueId });
-  const counted = isAcked
-    ? await Promise.all(ids.map((id) => ranges.read(nameOf(id), read.firstSequence)))
-    : [];
-  return async (tx, last) => {
-    // A stop after the first account has the same start: the host did run during it.
-    const isFirst = last === undefined || (last.number === 1n && read?.isStopped === true);
-    if (read === undefined || !(isAcked || isFirst)) return none;
-    if (ids.length === 0) return { ...none, isUnknown: isAcked };
-    const gaps = await findLostRanges(
-      tx,
-      read.hostId,
-      ids.map(({ queueId }) => queueId),
-    );
-    if (gaps.length === 0 && !isAcked) return none;
-    const earlier = await Promise.all(
-      ids.map(async (id, at): Promise<EarlierId> => {
-        // The host has left this id, so no lock is needed.
-        const known = await counted[at]?.(tx, { isLocking: false });
-        const { last: lastOfId, range } = known ?? {
-          last: await findLastAccount(tx, nameOf(id)),
-          range: undefined,
-        };
-        const { ackedThrough } = id;
-        const above = { firstSequence: ackedThrough + 1n, lastSequence: range?.cursor ?? 0n };
-        const isAbove = above.firstSequence <= above.lastSequence;
-        const canCount = ranges.sink === "postgres";
-        const countAbove = () => (canCount ? countStoredWithin(tx, nameOf(id), above) : undefined);
-        const storedAbove = isAbove ? await countAbove() : 0n;
-        const isForked = await hasRefusedAccount(tx, nameOf(id));
-        return { ackedThrough, last: lastOfId, range, isForked, storedAbove };
-      }),
-    );
-    const accounts = [last, ...earlier.map((id) => id.last)];
-    const stated = accounts.map((account) => account?.lastSequence ?? 0n);
-    const unstated = isFirst && gaps.length > 0 ? lostUnstated(gaps, read, stated) : 0n;
-    return {
-      ...decideEarlier(read, earlier, gaps),
-      lost: lostOfAckedBefore(gaps, read) + unstated,
-    };
+  // A stop after the first account has the same start: the host did run during it.
+  const isFirst = last === undefined || (last.number === 1n && read?.isStopped === true);
+  if (read === undefined || !(isAcked || isFirst)) return none;
+  if (ids.length === 0) return { ...none, isUnknown: isAcked };
+  const gaps = await findLostRanges(
+    tx,
+    read.hostId,
+    ids.map(({ queueId }) => queueId),
+  );
+  if (gaps.length === 0 && !isAcked) return none;
+  const earlier = await Promise.all(ids.map((id) => readEarlierId(tx, read, id)));
+  const accounts = [last, ...earlier.map((id) => id.last)];
+  const stated = accounts.map((account) => account?.lastSequence ?? 0n);
+  const unstated = isFirst && gaps.length > 0 ? lostUnstated(gaps, read, stated) : 0n;
+  return {
+    ...decideEarlier(read, earlier, gaps),
+    lost: lostOfAckedBefore(gaps, read) + unstated,
   };
+};
+
+const readEarlierId = async (
+  tx: Executor,
+  { hostId }: ReadAccount,
+  { queueId, ackedThrough }: LeftId,
+): Promise<EarlierId> => {
+  const queue: QueueName = { hostId, queueId };
+  // The host has left this id, so no lock is needed.
+  const { last, range } = await readForAccount(tx, queue, { isLocking: false });
+  const above = { firstSequence: ackedThrough + 1n, lastSequence: range?.cursor ?? 0n };
+  const isAbove = above.firstSequence <= above.lastSequence;
+  const storedAbove = isAbove ? await countStoredWithin(tx, queue, above) : 0n;
+  return { ackedThrough, last, range, isForked: await hasRefusedAccount(tx, queue), storedAbove };
 };
 
 /**
@@ -147,9 +137,8 @@ export const decideEarlier = (
     if (missing === 0n && range.rejected === 0n) continue;
     // Of those not stored above, each was rejected if nothing else happened to any: the host has sent it again, and its own account names
     // it.
-    const above = highest(range.cursor, ackedThrough) - ackedThrough - (storedAbove ?? 0n);
-    const isClear =
-      above === 0n || (storedAbove !== undefined && missing === 0n && range.discarded === 0n);
+    const above = highest(range.cursor, ackedThrough) - ackedThrough - storedAbove;
+    const isClear = above === 0n || (missing === 0n && range.discarded === 0n);
     const hasAll = firstSequence <= base + 1n && ackedThrough <= lastSequence && isClear;
     if (missing < 0n || !hasAll || above > range.rejected) return { ...sum, isUnknown: true };
     sum.missing += missing;

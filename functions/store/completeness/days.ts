@@ -145,9 +145,6 @@ const progressColumns = {
   /** The start of the last settled hour; null for none. */
   hourStartMs: orNull(Date.parse),
   receivedBefore: orNull(asDate),
-  /** The position up to which deliveries from a stream have settled hours; nulls for none. */
-  deliveredStream: orNull(String),
-  deliveredThrough: orNull(BigInt),
 };
 
 /** Finds the start of the last settled hour, and when the first host enrolled; null for none. */
@@ -177,7 +174,7 @@ export const claimSettling = async (
     sql`
     update completeness_progress set owner = ${owner}::uuid, lease_until = clock_timestamp() + interval '1 second' * ${leaseSeconds}::int
     where owner is null or owner = ${owner}::uuid or lease_until < clock_timestamp()
-    returning hour as hour_start_ms, received_before, delivered_stream, delivered_through`,
+    returning hour as hour_start_ms, received_before`,
   );
   return progress ?? null;
 };
@@ -186,13 +183,12 @@ export const claimSettling = async (
 export const releaseSettling = async (
   db: Executor,
   owner: string,
-  { hourStartMs, receivedBefore, deliveredStream, deliveredThrough }: SettlingProgress,
+  { hourStartMs, receivedBefore }: SettlingProgress,
 ) => {
   const hour = hourStartMs === null ? sql`null` : timestamptz(hourStartMs);
   const before = receivedBefore === null ? sql`null` : timestamptz(receivedBefore);
   await db.execute(sql`
-    update completeness_progress set owner = null, hour = ${hour}, received_before = ${before},
-      delivered_stream = ${deliveredStream}, delivered_through = ${deliveredThrough === null ? null : String(deliveredThrough)}::bigint where owner = ${owner}::uuid`);
+    update completeness_progress set owner = null, hour = ${hour}, received_before = ${before} where owner = ${owner}::uuid`);
 };
 
 /** Deletes what is older than `keptFrom`. */

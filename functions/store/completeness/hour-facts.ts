@@ -80,7 +80,7 @@ const queueOf = ({ firstSeenMs, fromMs, ...queue }: QueueRow): QueueFacts => ({
 
 /**
  * Finds the facts of hosts. When core ends a queue by its own clock, the queue binds its host's hours until that time by the host's clock,
- * whose lead is known from the last account. A host whose queues core does not know by name, as before this version or behind a stream, has
+ * whose lead is known from the last account. A host whose queues core does not know by name, as before this version, has
  * one queue without an id. `offset 0` makes PostgreSQL look up each host instead of joining the whole fleet for each page.
  */
 export const findHostFacts = async (
@@ -170,8 +170,6 @@ const accountColumns = {
   isChecked: Boolean,
   sink: String,
   xid: BigInt,
-  stream: orNull(String),
-  streamEnd: BigInt,
   accepted: Number,
   stored: Number,
   rejected: Number,
@@ -183,7 +181,7 @@ const accountColumns = {
 };
 
 const selectedAccount = sql`queue_id, number::text, last_sequence, sha256, body, signature, range_digest, refused, from_at as from_ms,
-  to_at as to_ms, received_at as received_ms, is_stopped, is_checked, sink, xid, stream, coalesce(stream_end, 0) as stream_end,
+  to_at as to_ms, received_at as received_ms, is_stopped, is_checked, sink, xid,
   accepted, stored, rejected, discarded, lost, missing,
   (select json_agg(json_build_array(r.name, r.envelopes, r.items) order by r.name collate "C") from export_rejection r
     where r.host_id = a.host_id and r.queue_id = a.queue_id and r.after_sequence < a.last_sequence
@@ -192,16 +190,8 @@ const selectedAccount = sql`queue_id, number::text, last_sequence, sha256, body,
     where a.refused is null and r.host_id = a.host_id and r.through_sequence > a.last_sequence - a.accepted
       and r.from_sequence <= a.last_sequence) as lost_ranges`;
 
-const accountOf = ({
-  stream,
-  streamEnd,
-  lostRanges,
-  ...account
-}: RowOf<typeof accountColumns>): HourAccount =>
-  withLosses(
-    { ...account, streamEnd: stream === null ? null : { stream, sequence: streamEnd } },
-    lostRanges,
-  );
+const accountOf = ({ lostRanges, ...account }: RowOf<typeof accountColumns>): HourAccount =>
+  withLosses(account, lostRanges);
 
 /** Returns the key of a host's hour. */
 export const hourKey = ({ host, hourStartMs }: HostHour): string => `${host}\0${hourStartMs}`;
@@ -267,11 +257,11 @@ export const listExports = async (db: Executor): Promise<NamedExport[]> => {
   const { systemIdentifier, databaseOid } = await readDatabaseIdentity(db);
   const rows = await readRows(
     db,
-    { name: String, stream: orNull(String), position: BigInt, isElsewhere: Boolean },
+    { name: String, position: BigInt, isElsewhere: Boolean },
     sql`
-    select name, stream, position, stream is null and (position > ${nextXid}
-      or coalesce(system_identifier <> ${systemIdentifier}::text, false) or coalesce(database_oid <> ${databaseOid}::text, false)) as is_elsewhere
-    from export_position order by name collate "C"`,
+    select name, position, position > ${nextXid} or coalesce(system_identifier <> ${systemIdentifier}::text, false)
+      or coalesce(database_oid <> ${databaseOid}::text, false) as is_elsewhere
+    from export_position where stream is null order by name collate "C"`,
   );
   return rows.map(({ isElsewhere, ...row }) =>
     isElsewhere ? { ...row, position: belowAll } : row,
@@ -298,7 +288,7 @@ export const hoursOf = (
 
 /**
  * Deletes accounts that core received before a time, except the newest of each queue, which the next account names; and older rejections of
- * exports and losses of streams.
+ * exports, and losses.
  */
 export const deleteOldAccounts = async (db: Executor, before: Date) => {
   await db.execute(sql`

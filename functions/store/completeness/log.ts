@@ -91,7 +91,7 @@ export const deleteOldLines = async (db: Executor, before: Date): Promise<Date |
 /** Appends a statement and its entry to the log. */
 export const insertStatement = async (
   tx: Executor,
-  row: StatementRow,
+  row: typeof completenessStatement.$inferInsert,
   entry: { text: string; hash: Uint8Array },
 ) => {
   await tx.insert(completenessStatement).values(row);

@@ -11,15 +11,12 @@ const settlingAccount = {
   isStopped: Boolean,
   receivedMs: Date.parse,
   xid: BigInt,
-  /** Its position in the stream that stores it; 0 for none. */
-  streamEnd: BigInt,
 };
 
 /** An account may become visible this long after its time of receipt. */
 const commitSecondsMax = 60;
 
-const columns = sql`host_id as host, from_at as from_ms, to_at as to_ms, is_stopped, received_at as received_ms, xid,
-  coalesce(stream_end, 0) as stream_end`;
+const columns = sql`host_id as host, from_at as from_ms, to_at as to_ms, is_stopped, received_at as received_ms, xid`;
 
 /** Selects accounts of hours before `hour`, at most `limit`. */
 interface AccountQuery {
@@ -68,27 +65,11 @@ export const findDeliveredAccounts = (
     order: sql`ingest_account.xid`,
   });
 
-/** Finds accounts that a stream has after `from`, through `through`, in its order. */
-export const findDeliveredInStream = (
-  db: Executor,
-  {
-    stream,
-    from,
-    through,
-    ...query
-  }: { stream: string; from: bigint; through: bigint } & AccountQuery,
-): Promise<SettlingAccount[]> =>
-  selectAccounts(db, query, {
-    where: sql`stream = ${stream} and stream_end > ${from}::bigint and stream_end <= ${through}::bigint
-      and refused is null and accepted > 0`,
-    order: sql`ingest_account.stream_end`,
-  });
-
 /** A queue that ends, or opens again, changes at most so many past hours. */
 const hoursMax = 31 * 24;
 
 /**
- * Finds accounts of hours before `hour` for which, since `since`, a backend rejected records or accepted rejected ones, or a stream lost
+ * Finds accounts of hours before `hour` for which, since `since`, a backend rejected records or accepted rejected ones, or core lost
  * records; and times without an account of queues that ended or opened again. `receivedMs` is when that happened, and orders them.
  */
 export const findChangedAccounts = (
@@ -100,20 +81,20 @@ export const findChangedAccounts = (
     settlingAccount,
     sql`
     select ${columns} from (
-      select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, a.stream_end, r.last_at as received_at from export_rejection r
+      select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, r.last_at as received_at from export_rejection r
       cross join lateral (
         select * from ingest_account i
         where i.host_id = r.host_id and i.queue_id = r.queue_id and i.refused is null and i.last_sequence > r.after_sequence
         order by i.number limit 1) a
       where r.last_at >= ${timestamptz(since, -commitSecondsMax)} and a.last_sequence - a.accepted <= r.after_sequence and a.from_at < ${timestamptz(hour)}
       union all
-      select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, a.stream_end, r.recorded_at from ingest_lost_range r
+      select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, r.recorded_at from ingest_lost_range r
       join ingest_account a on a.host_id = r.host_id and a.refused is null and a.last_sequence >= r.from_sequence
         and a.last_sequence - a.accepted < r.through_sequence
       where r.recorded_at >= ${timestamptz(since, -commitSecondsMax)} and a.from_at < ${timestamptz(hour)}
       union all
       select q.host_id, greatest(coalesce(a.to_at, q.first_seen_at), ${timestamptz(hour)} - interval '1 hour' * ${hoursMax}::int),
-        least(q.ended_at, ${timestamptz(hour)}), true, 0, null, q.changed_at from ingest_queue q
+        least(q.ended_at, ${timestamptz(hour)}), true, 0, q.changed_at from ingest_queue q
       left join lateral (
         select to_at from ingest_account i where i.host_id = q.host_id and i.queue_id = q.queue_id and i.refused is null
         order by i.number desc limit 1) a on true

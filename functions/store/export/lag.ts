@@ -1,15 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database, Executor } from "../database/database.ts";
-import {
-  asIs,
-  orNull,
-  type RowOf,
-  readOne,
-  readRow,
-  readRows,
-  readScalar,
-  timestamptz,
-} from "../database/statements.ts";
+import { asIs, orNull, readOne, readRow, readRows, readScalar } from "../database/statements.ts";
 
 /** How far an export is behind. */
 export interface ExportLag {
@@ -38,10 +29,6 @@ const storedExport = {
   name: String,
   position: BigInt,
   lastError: orNull(String),
-  stream: orNull(String),
-  /** How far a position in a stream is behind, as cores have stored it. */
-  streamPending: orNull(Number),
-  positionAgeSeconds: Number,
   isRunning: Boolean,
   deadLetters: Number,
 };
@@ -52,32 +39,17 @@ export const findExportLags = async (db: Database): Promise<ExportLag[]> => {
     db,
     storedExport,
     sql`
-    select name, position, last_error, stream, stream_pending,
-      extract(epoch from clock_timestamp() - position_at) as position_age_seconds,
+    select name, position, last_error,
       owner is not null and lease_until > clock_timestamp() as is_running,
       (select count(*) from export_dead_letter d where d.name = p.name) as dead_letters
-    from export_position p order by name`,
+    from export_position p where stream is null order by name`,
   );
   const lags: ExportLag[] = [];
   for (const row of rows) {
     const { name, isRunning, deadLetters, lastError } = row;
-    lags.push({ name, isRunning, deadLetters, lastError, ...(await pendingOf(db, row)) });
+    lags.push({ name, isRunning, deadLetters, lastError, ...(await countPendingOf(db, row)) });
   }
   return lags;
-};
-
-/** Returns how far behind a position is. In a stream, as cores have stored it, because PostgreSQL does not have the messages. */
-const pendingOf = async (
-  db: Database,
-  row: RowOf<typeof storedExport>,
-): Promise<PendingEnvelopes> => {
-  if (row.stream === null) return countPendingOf(db, row);
-  const envelopes = row.streamPending ?? 0;
-  return {
-    envelopes,
-    unaccounted: 0,
-    ageSeconds: envelopes > 0 ? Math.max(0, row.positionAgeSeconds) : 0,
-  };
 };
 
 type PendingEnvelopes = Pick<ExportLag, "envelopes" | "unaccounted" | "ageSeconds">;
@@ -87,7 +59,7 @@ const pendingFrom = (position: bigint) =>
     select received_at, envelopes from ingest_block where xid >= ${position}
     union all select received_at, 1 from ingest_envelope where xid >= ${position}`);
 
-/** Returns how far behind a position in PostgreSQL is. */
+/** Returns how far behind a position is. */
 export const countPendingOf = (
   db: Database,
   { name, position }: { name: string; position: bigint },
@@ -142,36 +114,3 @@ export const alignStoredCount = (db: Database, name: string): Promise<void> =>
       where name = ${name} and position = ${row.position}::bigint and pending.rows < ${countedMax}
         and (stored_before is null or stored_before + passed + lost + pending.count > ${storedTotal})`);
   });
-
-/** An export that reads a stream. */
-export type StreamExport = RowOf<typeof streamExport>;
-const streamExport = {
-  name: String,
-  position: BigInt,
-  /** The message at the position was stored then or earlier, in milliseconds; infinite before the first message. */
-  storedBy: (at: string | null) => (at === null ? Number.POSITIVE_INFINITY : Date.parse(at)),
-};
-
-/** Finds the exports that read a stream. */
-export const findStreamExports = (db: Executor, stream: string): Promise<StreamExport[]> =>
-  readRows(
-    db,
-    streamExport,
-    sql`
-    select name, position, case when passed > 0 then position_at end as stored_by from export_position where stream = ${stream}`,
-  );
-
-/**
- * Stores how far behind a position in a stream is: how many messages follow it, and when the oldest of them was stored, in milliseconds;
- * null without one. Changes nothing if the position has moved meanwhile.
- */
-export const noteStreamLag = async (
-  db: Executor,
-  lag: { name: string; stream: string; position: bigint; pending: number; oldestAt: number | null },
-): Promise<void> => {
-  const at = lag.oldestAt === null ? sql`position_at` : timestamptz(lag.oldestAt);
-  await db.execute(sql`
-    update export_position set stream_pending = ${lag.pending}::bigint, position_at = ${at}
-    where name = ${lag.name} and stream = ${lag.stream} and position = ${lag.position}::bigint
-      and (stream_pending is distinct from ${lag.pending}::bigint or position_at <> ${at})`);
-};

@@ -6,14 +6,7 @@ import {
   type ServerIdentity,
   serverStart,
 } from "../database/identity.ts";
-import {
-  nextXid,
-  oldestXid,
-  orNull,
-  type RowOf,
-  readRow,
-  timestamptz,
-} from "../database/statements.ts";
+import { nextXid, oldestXid, orNull, type RowOf, readRow } from "../database/statements.ts";
 import {
   addHostLosses,
   addRejections,
@@ -27,11 +20,9 @@ export interface ExportLease {
   name: string;
   owner: string;
   epoch: number;
-  /** Envelopes with a lower transaction id are exported; of a stream, the messages through this sequence. */
+  /** Envelopes with a lower transaction id are exported. */
   position: bigint;
-  /** The stream to which the position refers; null: PostgreSQL. */
-  stream: string | null;
-  /** The database to which the position refers; null for a stream. */
+  /** The database to which the position refers; null: not compared. */
   identity: ServerIdentity | null;
 }
 
@@ -48,9 +39,9 @@ export class PositionOfOtherDatabase extends Error {
   override readonly name = "PositionOfOtherDatabase";
 }
 
-/** The position refers to another sink: a transaction id is no sequence of a stream. */
-export class PositionOfOtherSink extends Error {
-  override readonly name = "PositionOfOtherSink";
+/** The position refers to a stream, from which an earlier version exported: a transaction id is no sequence of it. */
+export class PositionInStream extends Error {
+  override readonly name = "PositionInStream";
 }
 
 /**
@@ -63,7 +54,7 @@ const leaseUntil = sql`clock_timestamp() + make_interval(secs => ${exportLeaseMs
 
 /**
  * Creates the position of an export unless it exists: before all stored envelopes, or after all that were stored before the oldest open
- * transaction began.
+ * transaction began. Throws `PositionInStream`.
  */
 export const createExportPosition = async (
   db: Database,
@@ -75,59 +66,15 @@ export const createExportPosition = async (
     start === "now"
       ? oldestXid
       : sql`least(0, (select min(xid) from ingest_block where xid < 0), (select min(xid) from ingest_envelope where xid < 0))`;
-  const stored = await insertPosition(db, { name, stream: null, position });
-  if (stored !== null) throw new PositionOfOtherSink(`it is a position in the stream ${stored}`);
-};
-
-/** Inserts a position unless the name has one; returns the stream of the stored one, null in PostgreSQL. */
-const insertPosition = async (
-  db: Database,
-  { name, stream, position }: { name: string; stream: string | null; position: SQL },
-): Promise<string | null> => {
   await db.execute(sql`
-    insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-    values (${name}, ${stream}, ${position}, clock_timestamp(), clock_timestamp(), 0, 0, 0, 0, clock_timestamp()) on conflict do nothing`);
+    insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+    values (${name}, ${position}, clock_timestamp(), clock_timestamp(), 0, 0, 0, 0, clock_timestamp()) on conflict do nothing`);
   const row = await readRow(
     db,
     { stream: orNull(String) },
     sql`select stream from export_position where name = ${name}`,
   );
-  return row?.stream ?? null;
-};
-
-/** A position in a stream. */
-interface StreamPosition {
-  stream: string;
-  /** Messages through it are exported. */
-  position: bigint;
-}
-
-/** Creates the position of an export in a stream, unless there is one. Throws `PositionOfOtherSink`. */
-export const createStreamPosition = async (
-  db: Database,
-  name: string,
-  { stream, position }: StreamPosition,
-): Promise<void> => {
-  const stored = await insertPosition(db, {
-    name,
-    stream,
-    position: sql`${position}::bigint`,
-  });
-  if (stored === null) throw new PositionOfOtherSink("it is a position in PostgreSQL");
-};
-
-/** Moves a lease to a position in another stream; changes `lease` accordingly. Throws `ExportLeaseLost`. */
-export const moveToStream = async (
-  db: Executor,
-  lease: ExportLease,
-  { stream, position }: StreamPosition,
-): Promise<void> => {
-  await updateOwned(
-    db,
-    lease,
-    sql`stream = ${stream}, position = ${position}::bigint, stream_pending = null`,
-  );
-  Object.assign(lease, { stream, position });
+  if (row?.stream) throw new PositionInStream();
 };
 
 /** The result of an attempt to take a lease. */
@@ -139,7 +86,6 @@ type AcquiredLease =
 
 const acquiredLease = {
   epoch: Number,
-  stream: orNull(String),
   position: BigInt,
   systemIdentifier: orNull(String),
   databaseOid: orNull(String),
@@ -166,7 +112,7 @@ export const acquireExportLease = async (
     update export_position set owner = ${owner}, lease_until = ${leaseUntil}, epoch = epoch + 1, updated_at = clock_timestamp()
     where name = ${name} and ${isOn(identity)}
       and (owner is null or lease_until < clock_timestamp() or lease_until::text = ${seenUntil ?? ""})
-    returning epoch, stream, position, system_identifier, database_oid, timeline, position > ${nextXid} as is_ahead`,
+    returning epoch, position, system_identifier, database_oid, timeline, position > ${nextXid} as is_ahead`,
   );
   if (acquired === undefined) {
     const held = await readRow(
@@ -176,10 +122,8 @@ export const acquireExportLease = async (
     );
     return { lease: null, heldUntil: held?.until };
   }
-  const { epoch, stream, position, timeline } = acquired;
-  const lease: ExportLease = { name, owner, epoch, stream, position, identity: null };
-  if (stream !== null) return { lease, leftTimeline: null };
-  lease.identity = identity;
+  const { epoch, position, timeline } = acquired;
+  const lease: ExportLease = { name, owner, epoch, position, identity };
   const otherDatabase = otherDatabaseOf(acquired, identity);
   if (otherDatabase) {
     await releaseExportLease(db, lease);
@@ -271,8 +215,6 @@ export const noOutcome: ChunkOutcome = {
 /** The new position of an export, and its counts since the previous one. */
 interface ExportProgress extends ChunkOutcome {
   position: bigint;
-  /** The time after which everything beyond a position in a stream was stored. */
-  positionAt?: number;
   /** Envelopes that the position moves past. */
   passed: number;
   /** Envelopes that retention deleted before they were read, or whose block is damaged. */
@@ -291,7 +233,6 @@ export const moveExportPosition = async (
 ): Promise<void> => {
   const {
     position,
-    positionAt,
     passed,
     exported,
     rejectedItems,
@@ -300,19 +241,15 @@ export const moveExportPosition = async (
     partial,
     lost = 0,
   } = progress;
-  const at = positionAt === undefined ? sql`position_at` : timestamptz(positionAt);
-  // The time of the message at the position shows that a stream has gone back, even after a core stored that of a newer message beyond it.
-  const reachedAt = lease.stream === null ? sql`greatest(position_at, ${at})` : at;
-  const isReached = lease.stream === null ? sql`${position}::bigint <= ${nextXid}` : sql`true`;
   await db.transaction(async (tx) => {
     await insertDeadLetters(tx, lease.name, deadLetters);
     await addHostLosses(tx, lease.name, dropped);
     await addRejections(tx, lease.name, [...deadLetters, ...dropped, ...partial]);
     const rows = await tx.execute(sql`
-      update export_position set position = ${position}::bigint, position_at = ${reachedAt},
+      update export_position set position = ${position}::bigint,
         passed = passed + ${passed}::bigint, exported = exported + ${exported}::bigint,
         rejected_items = rejected_items + ${rejectedItems}::bigint, lost = lost + ${lost}::bigint, updated_at = clock_timestamp()
-      where ${ownsLease(lease)} and position = ${lease.position}::bigint and ${isReached} returning name`);
+      where ${ownsLease(lease)} and position = ${lease.position}::bigint and ${position}::bigint <= ${nextXid} returning name`);
     if (rows.length === 0)
       throw new ExportLeaseLost("the position is not where this process left it");
   });

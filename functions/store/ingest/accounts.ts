@@ -42,23 +42,14 @@ export const readForAccount = async (
   return { range, last: await findLastAccount(tx, queue) };
 };
 
-/** Locks the accounts of a queue without a cursor in PostgreSQL until the transaction ends. */
-export const lockAccounts = async (tx: Executor, { hostId, queueId }: QueueName): Promise<void> => {
-  await tx.execute(
-    sql`select pg_advisory_xact_lock(hashtextextended(${`account ${hostId} ${queueId.toHex()}`}, 0))`,
-  );
-};
-
 /** Finds the account that the next one of a queue follows. */
-export const findLastAccount = (tx: Executor, queue: QueueName) =>
+const findLastAccount = (tx: Executor, queue: QueueName) =>
   firstRow(
     tx
       .select({
         number: ingestAccount.number,
         sha256: ingestAccount.sha256,
         lastSequence: ingestAccount.lastSequence,
-        /** Those of the stream that has its envelopes, if known. */
-        totals: ingestAccount.streamTotals,
       })
       .from(ingestAccount)
       .where(and(ofQueue(queue), eq(ingestAccount.isLinked, true)))

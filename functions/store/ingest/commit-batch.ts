@@ -33,7 +33,7 @@ import {
   queueKeyOfHex,
   queuesIn,
 } from "./decide-batch.ts";
-import { type HourCounts, prepareHourCount } from "./hours.ts";
+import { prepareHourCount } from "./hours.ts";
 import type { ObjectBatch } from "./object-footer.ts";
 import { cursorsOfHostMax } from "./queues.ts";
 import { type BlockCodec, encodeRun, joinDigest } from "./stored-envelope.ts";
@@ -277,18 +277,6 @@ const consumptionOf = (object: WrittenObject | undefined, now: number): string[]
   const { id, nonce, bytes, blocks } = object;
   const received = blocks.reduce((last, { receivedAt }) => Math.max(last, receivedAt), 0) || now;
   return [`execute consume_object(${id}, '${nonce}', ${bytes}, ${timestampLiteral(received)})`];
-};
-
-/** Adds counts to the hours of `now`, and moves `last_envelope_at` of hosts, in one transaction on an idle client of `openCommitClient`. */
-export const addStoredCounts = async (
-  client: Client,
-  { hosts, hours, now }: { hosts: ReadonlyMap<string, number>; hours: HourCounts; now: number },
-): Promise<void> => {
-  const touched = [...Map.groupBy(hosts, ([, at]) => at)].map(
-    ([at, some]) =>
-      `execute touch_hosts(${textArray(some.map(([host]) => host))}, ${timestampLiteral(at)})`,
-  );
-  await client.query(["begin", ...touched, ...hours.statements(now), "commit"].join(";"));
 };
 
 /** A batch of several queues waits only briefly for their locks: it can be split. */

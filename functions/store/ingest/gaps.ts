@@ -3,10 +3,9 @@ import { ingestLostRange } from "#drizzle/schema/account.ts";
 import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { collectorHealth } from "#drizzle/schema/health.ts";
 import { ingestGap } from "#drizzle/schema/ingest.ts";
-import type { StreamPlace } from "#proto/completeness/hour-accounts.ts";
 import type { LostRange } from "#proto/completeness/lost-ranges.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { asIs, readRows, timestamptz } from "../database/statements.ts";
+import { timestamptz } from "../database/statements.ts";
 import type { QueueName } from "./queues.ts";
 
 /** Counts the hosts whose last reports, after `since`, say that core acknowledged more than the database has. */
@@ -49,7 +48,7 @@ export const addGap = async (
     );
 };
 
-/** Adds a range of a queue that a stream lost to the ranges that are subtracted from accounts. */
+/** Adds a range of a queue whose bytes are lost to the ranges that are subtracted from accounts. */
 export const addLostRange = async (
   db: Executor,
   { hostId, queueId }: QueueName,
@@ -67,17 +66,3 @@ export const addLostRange = async (
       },
     });
 };
-
-/** Finds the queues with accounts whose ranges end after a message of a stream, and the sequences of these accounts. */
-export const findRangesBehind = (
-  db: Executor,
-  { stream, sequence }: StreamPlace,
-): Promise<(QueueName & LostRange)[]> =>
-  readRows(
-    db,
-    { hostId: String, queueId: asIs<Uint8Array>, from: BigInt, through: BigInt },
-    sql`
-    select host_id, queue_id, min(last_sequence - accepted + 1) as from, max(last_sequence) as through
-    from ingest_account where stream = ${stream} and stream_end > ${sequence}::bigint and refused is null and accepted > 0
-    group by host_id, queue_id`,
-  );

@@ -33,15 +33,6 @@ export class HourCounts {
     }
   }
 
-  /** Adds the counts of others. */
-  addAll(others: HourCounts): void {
-    for (const { host, kind, envelopes, bytes } of others.#counts.values()) {
-      const counted = this.#countOf(host, kind);
-      counted.envelopes += envelopes;
-      counted.bytes += bytes;
-    }
-  }
-
   /** Returns the statement that adds the counts to the hour of `now`; none without a count. */
   statements(now: number): string[] {
     if (this.#counts.size === 0) return [];

@@ -64,8 +64,8 @@ describe("the calendar", () => {
 
   it("warns of an authority that ends beside another, and fails for what stops with it", async () => {
     const old = certificateOf("CN=old", 0.5);
-    await reportAs("a", chain(old), bundle("nats_ca", old, certificateOf("CN=new", 900)));
-    expect(await linesOf("nats_ca")).toEqual([
+    await reportAs("a", chain(old), bundle("database_ca", old, certificateOf("CN=new", 900)));
+    expect(await linesOf("database_ca")).toEqual([
       ["CN=old", "a", old.endsAt, "warning"],
       ["CN=new", "a", inDays(900), "ready"],
     ]);
@@ -86,7 +86,7 @@ describe("the calendar", () => {
     });
     expect(found.identity_provider).toMatchObject({ of: ["web"], ending: "issuer" });
     // It is not configured.
-    expect(found.nats_ca).toBeUndefined();
+    expect(found.database_ca).toBeUndefined();
   });
 
   it("has the end of the database role's password, which PostgreSQL knows", async () => {

@@ -101,11 +101,6 @@ export const benchGoals = {
     files_percent: atMost(0.5, "%", "CPU with 5,000 followed files, when idle"),
     rotated_ms: atMost(1_000, "ms", "until a line behind a rotation of one has arrived"),
   },
-  "sink-nats": {
-    per_second: atLeast(150_000, "/s", "envelopes/s in JetStream as it ships, 64 queues"),
-    ratio: atLeast(0.7, "×", "by a bare publisher of messages with the same headers"),
-    lost: atMost(0, "", "acknowledged envelopes that are not stored once"),
-  },
   export: {
     ratio: atLeast(0.8, "×", "envelopes/s while others arrive, by a loop that reads and sends"),
     times_arrival: atLeast(5, "×", "the same, by what arrives"),

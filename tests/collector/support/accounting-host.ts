@@ -8,7 +8,6 @@ import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/po
 import type { Sink } from "#functions/ingest/sink.ts";
 import { createAccountRegister } from "#functions/ingest-registers.ts";
 import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
-import type { QueueName } from "#functions/store/ingest/queues.ts";
 import { type Clock, hourMs, systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
@@ -57,14 +56,12 @@ export const startAccountingHost = async ({
       opened.resolve(created);
       return created;
     };
-    const ranges = openSink && {
-      countedOf: async (queue: QueueName) =>
-        (await (await opened.promise).countedOf?.(queue)) ?? null,
-    };
-    const register = createAccountRegister(
-      { db: connection.db, clock: cores, entropy: systemEntropy, cryptography },
-      ranges,
-    );
+    const register = createAccountRegister({
+      db: connection.db,
+      clock: cores,
+      entropy: systemEntropy,
+      cryptography,
+    });
     const needs = { accounts: takesAccounts ? register : undefined, clock: cores };
     const started = await startTestIngest({ database, ca, config, needs, sink });
     onTestFinished(() => started.close());

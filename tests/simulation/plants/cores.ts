@@ -1,11 +1,9 @@
 /** Mistakes of core: what it commits, opens, registers and answers instead. */
 import { create } from "@bufbuild/protobuf";
-import type { CountedQueue } from "#functions/domain/telemetry/stream-range.ts";
 import { type FrameOutcome, queueKey } from "#functions/store/ingest/decide-batch.ts";
 import { envelopesOf, runOf } from "#functions/store/ingest/envelope-run.ts";
 import { EnvelopeSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { AccountsFault, RegisterFault, SinkFault } from "../core.ts";
-import { queueRow } from "../database.ts";
 import type { Plant } from "../plant.ts";
 
 type Sink = ReturnType<SinkFault>;
@@ -31,18 +29,6 @@ const registerWith = (changed: { lost?: bigint; sessionId?: undefined }): Plant 
         now,
       ),
   }));
-
-/** Changes what a stream has of a queue: `row` names it. */
-const counted = (change: (counted: CountedQueue, row: string) => CountedQueue): Plant =>
-  sink(({ countedOf }) => {
-    if (countedOf === undefined) return {};
-    return {
-      countedOf: async (queue) => {
-        const found = await countedOf(queue);
-        return found && change(found, queueRow({ ...queue, queueHex: queue.queueId.toHex() }));
-      },
-    };
-  });
 
 const accept = (answer: ReturnType<AccountsFault>["accept"]): Plant => ({
   accounts: () => ({ accept: answer }),
@@ -87,17 +73,6 @@ export const corePlants: Readonly<Record<string, Plant>> = {
   })),
   "a lost range is not recorded": register(() => ({ record: async (_, __, events) => events })),
   "a session does not fence the one before": registerWith({ sessionId: undefined }),
-  "an account ends in its stream before its records": counted(({ end, ...of }) => ({
-    ...of,
-    end: end && { ...end, sequence: end.sequence - 1n },
-  })),
-  "an account is settled on a stream that has gone back": {
-    ...counted((of) => ({ ...of, sessionId: null })),
-    accounts: (own) => ({
-      accept: (caller, account, stream) =>
-        own.accept(caller, account, stream && { ...stream, cursor: 0n, sessionId: undefined }),
-    }),
-  },
   "an ack has the cursor of another queue": sink(({ commit }) => {
     let last: bigint | undefined;
     return {
@@ -131,17 +106,6 @@ export const corePlants: Readonly<Record<string, Plant>> = {
       return committedWhole(frame);
     },
   })),
-  "core counts a queue of a stream once": {
-    sink: (own) => {
-      const known = new Map<string, CountedQueue>();
-      const { sink: once } = counted((of, row) => {
-        const first = known.get(row) ?? of;
-        known.set(row, first);
-        return first;
-      });
-      return once?.(own) ?? own;
-    },
-  },
   "core does not compare what a queue can have sent": sink(({ open }) => ({
     open: (claims, isDisconnected) => open({ ...claims, sentThrough: undefined }, isDisconnected),
   })),
@@ -182,10 +146,6 @@ export const corePlants: Readonly<Record<string, Plant>> = {
     accountTimeoutMs: Number.POSITIVE_INFINITY,
   },
   "what a database has lost is not counted": registerWith({ lost: 0n }),
-  "what a stream has lost is not in its totals": counted(({ totals, ...of }) => ({
-    ...of,
-    totals: totals && { ...totals, lost: 0n },
-  })),
   "what is lost under an earlier id is not counted": {
     accounts: (own) => ({
       accept: (caller, account, stream) =>

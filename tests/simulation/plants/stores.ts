@@ -1,4 +1,4 @@
-/** Mistakes of what stores and exports telemetry: each is a switch of the model of a database, a disk, a stream or a backend. */
+/** Mistakes of what stores and exports telemetry: each is a switch of the model of a database, a disk or a backend. */
 import type { Plant } from "../plant.ts";
 
 const database: Readonly<Record<string, Plant["server"]>> = {
@@ -17,7 +17,6 @@ const database: Readonly<Record<string, Plant["server"]>> = {
   "row locks do not exclude": { grantsEveryLock: true },
   "rows are stored outside of their transaction": { writesAtOnce: true },
   "the small block behind a compressed one is dropped": { dropsSmallBlocks: true },
-  "what a stream has lost is not taken off accounts": { forgetsLostRanges: true },
   "what core rejects is not counted": { forgetsRejections: true },
 };
 
@@ -50,5 +49,4 @@ export const storePlants: Readonly<Record<string, Plant>> = {
   "an export leaves out what it read before its lease ended": { source: { commitsEarly: true } },
   "an export takes a lost answer for a success": { backend: { takesLossForSuccess: true } },
   "an export takes any success for its own": { backend: { takesAnySuccess: true } },
-  "the stream stores whatever it is sent": { streams: { ignoresExpected: true } },
 };

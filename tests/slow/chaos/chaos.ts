@@ -1,50 +1,19 @@
 import { fetchStatus } from "#collector/status/fetch-status.ts";
-import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { systemClock } from "#kit/clock.ts";
 import { median } from "#scripts/bench/support/bench.ts";
 import { memoryOf } from "#scripts/bench/support/processes.ts";
 import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
-import type { RunningNats } from "#scripts/lab/nats-servers.ts";
 import { tabulateStored } from "#scripts/lab/tabulate-stored.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { readStream } from "#tests/support/ingest/nats-sink.ts";
 import { judgeAccounts } from "./accounts.ts";
 import { judgeExported } from "./exported.ts";
-import type { SinkName } from "./fault.ts";
-import { faultNamesOf } from "./faults.ts";
+import { faults } from "./faults.ts";
 import { brokenGoals, type FaultReport } from "./goals.ts";
 import { createPeakMeter, drainTimeoutMs, injectStep, waitForReadiness } from "./inject.ts";
 import { checkStored, untilAllAcked } from "./load.ts";
-import { noDifferences, readNamedDifferences } from "./named-differences.ts";
 import { planRounds } from "./plan.ts";
 import { collectorHostId, judgedHostIds, startScene } from "./start-scene.ts";
 import { judge, readStoredQueues } from "./stored-queues.ts";
-import { createStreamTrace } from "./stream-trace.ts";
-
-/**
- * Copies the stream into `ingest_envelope`, in its order, so that one oracle judges both sinks: `xid` rises with the stream's
- * sequence. Replaces what an earlier copy wrote.
- */
-const copyStream = async (nats: RunningNats, sql: SqlClient) => {
-  const messages = await readStream(nats);
-  const since = Date.now() - messages.length;
-  await sql`truncate ingest_envelope`;
-  const rows = messages.flatMap(({ envelopes }, index) =>
-    envelopes.map(({ hostId, queueId, sequence, kind, source, attributes, payload }) => ({
-      host_id: hostId,
-      queue_id: queueId,
-      sequence: String(sequence),
-      kind,
-      source,
-      payload,
-      received_at: new Date(since + index).toISOString(),
-      xid: index + 1,
-      attributes: JSON.stringify(attributes),
-    })),
-  );
-  for (let start = 0; start < rows.length; start += 500)
-    await sql`insert into ingest_envelope ${sql(rows.slice(start, start + 500))}`;
-};
 
 const corePeakMbMax = 350;
 const goalsOfNone = [
@@ -61,30 +30,23 @@ const goalsOfNone = [
 export const runChaos = async (options: {
   seed: number;
   minutes: number;
-  sink?: SinkName;
   /** Lines and spans that the collector receives. */
   recordsPerSecond?: number;
   names?: readonly string[];
   progress?: (line: string) => void;
 }) => {
-  const {
-    seed,
-    minutes,
-    sink = "postgres",
-    recordsPerSecond = 200,
-    progress = () => undefined,
-  } = options;
-  const { names = faultNamesOf(sink) } = options;
+  const { seed, minutes, recordsPerSecond = 200, progress = () => undefined } = options;
+  const { names = Object.keys(faults) } = options;
   await bundlePrograms(undefined, ["svc-server", "svc-collector"]);
   await using cleanup = new AsyncDisposableStack();
   const memory = createPeakMeter();
   const collectorMb: number[] = [];
-  const started = await startScene({ sink, recordsPerSecond }, cleanup, {
+  const started = await startScene({ recordsPerSecond }, cleanup, {
     core: memory.sample,
     collector: (pid) => collectorMb.push(memoryOf(pid).nowMb),
   });
   const { scene, collected, numbered, discarded, discardedKeys, ended } = started;
-  const { sql, nats, cores, copied, backend } = scene;
+  const { sql, cores, copied, backend } = scene;
   const ackTimes = [...numbered.ackTimes, ...copied.map((host) => host.ackTimes)];
 
   const startedAt = performance.now();
@@ -97,7 +59,6 @@ export const runChaos = async (options: {
   const isOver = () => minutes > 0 && performance.now() - startedAt >= minutes * 60_000;
   const pids = () => cores.map((core) => core.pid());
   const reports: FaultReport[] = [];
-  const trace = nats && createStreamTrace(nats);
   for (const round of planRounds(names, createSeededEntropy(seed), minutes > 0)) {
     for (const step of round) progress(`planned: ${JSON.stringify(step)}`);
     for (const step of round) {
@@ -108,13 +69,11 @@ export const runChaos = async (options: {
       const report = { ...measured, core_peak_mb: memory.sinceReset() };
       reports.push(report);
       progress(JSON.stringify(report));
-      if (trace) progress(`stream: ${await trace()}`);
     }
     if (minutes === 0 || isOver()) break;
   }
 
   collected.stop();
-  if (trace) progress(`stream: ${await trace()}`);
   await Promise.all([numbered.finish(), ...copied.map((host) => host.finish())]);
   await untilEmpty(scene.collectorDir);
   const ofCollector = [
@@ -133,20 +92,14 @@ export const runChaos = async (options: {
     ...copied.map((host) => ({ ...host, isCopied: true })),
   ];
   const judgeNow = async () => {
-    if (nats) await copyStream(nats, sql);
     const { queue } = await fetchStatus(scene.collectorDir);
     const counted = { records: queue.dropped_records_total, fileBytes: queue.file_gap_bytes_total };
     await tabulateStored(sql);
-    const differences = nats ? await readNamedDifferences(sql) : noDifferences;
-    const stored = await readStoredQueues(sql, judgedHostIds, {
-      isOrderedByKind: nats !== null,
-      differences,
-    });
+    const stored = await readStoredQueues(sql, judgedHostIds);
     return {
-      differences,
       stored,
-      fromSenders: await checkStored(sql, numbered.queues, differences),
-      fromQueues: judge(stored, discarded, judged, counted, differences),
+      fromSenders: await checkStored(sql, numbered.queues),
+      fromQueues: judge(stored, discarded, judged, counted),
     };
   };
   const deadline = performance.now() + drainTimeoutMs;
@@ -155,20 +108,15 @@ export const runChaos = async (options: {
     await systemClock.sleep(500);
     judgement = await judgeNow();
   }
-  const { stored, fromSenders, fromQueues, differences } = judgement;
-  for (const keys of differences.lost.values()) for (const key of keys) discardedKeys.add(key);
+  const { stored, fromSenders, fromQueues } = judgement;
   const exported = await judgeExported({
     sql,
     backend,
     discarded: discardedKeys,
     httpPort: scene.httpPorts[0] ?? 0,
-    lostSpansMax: differences.lost.get(collectorHostId)?.size ?? 0,
   });
   await scene.collector.stop();
-  // What a stream stores is in no account.
-  const accounted = nats
-    ? { accounts: 0, accounts_lost: 0, account_faults: [] }
-    : await judgeAccounts(sql, { stored, discarded, collectorHostId, isDamaged });
+  const accounted = await judgeAccounts(sql, { stored, discarded, collectorHostId, isDamaged });
   pids().forEach(memory.sample);
   const peakMb = memory.overall();
   const counts = {
@@ -177,14 +125,14 @@ export const runChaos = async (options: {
     duplicates: fromSenders.duplicates + fromQueues.duplicates,
     missing: fromSenders.missing + fromQueues.missing,
     disordered: fromSenders.disordered + fromQueues.disordered,
-    /** Acknowledged, lost with a database that was restored or a replica that differs, and reported by `ingest.gap`. */
-    lost_reported: fromSenders.lostReported + fromQueues.lostReported,
+    /** Acknowledged, lost with a database that was restored, and reported by `ingest.gap`. */
+    lost_reported: fromQueues.lostReported,
     /** Acknowledged, and lost with a disk and a database that were replaced at once, which alone knew of them. */
     lost_with_both: fromQueues.lostWithBoth,
     /** Accepted, lost with damaged files of the collector, and counted in its status. */
     lost_counted: fromQueues.lostCounted,
     /** Rows that repeat a record: after a fork, or after the collector had read lines again whose records were lost. */
-    stored_again: fromSenders.storedAgain + fromQueues.storedAgain,
+    stored_again: fromQueues.storedAgain,
     /** Queues that continued under a new id. */
     forks: fromQueues.forks,
     /** What audit events of forks and gaps lack or make up. */

@@ -40,13 +40,11 @@ export const readKeys = async (
 export const judgeExported = async (context: {
   sql: SqlClient;
   backend: ChaosBackend;
-  /** What databases had that were discarded since, and what core reports as lost. */
+  /** What databases had that were discarded since. */
   discarded: ReadonlySet<string>;
-  /** How many envelopes of the collector core reports as lost: a span's key has no sequence. */
-  lostSpansMax: number;
   httpPort: number;
 }) => {
-  const { sql, backend, discarded, lostSpansMax, httpPort } = context;
+  const { sql, backend, discarded, httpPort } = context;
   await tabulateStored(sql);
   const stored = new Set(await readKeys(sql, "stored_envelope"));
   const deadline = performance.now() + catchUpMs;
@@ -64,7 +62,6 @@ export const judgeExported = async (context: {
     const invented = [...backend.stored.keys()].filter(
       (key) => !stored.has(key) && !discarded.has(key),
     );
-    const spans = invented.filter((key) => key.startsWith("span-")).length;
     if ((unnamed === 0 && lag === 0 && unaccounted === 0) || isOver)
       return {
         exported: stored.size - missing.length,
@@ -73,7 +70,7 @@ export const judgeExported = async (context: {
         /** Stored, not at the backend, and a dead letter or among the rejected items that the export counts. */
         export_rejected: missing.length - unnamed,
         /** At the backend, and never stored. */
-        export_invented: invented.length - Math.min(spans, lostSpansMax),
+        export_invented: invented.length,
         /** Times that the backend stored something again. */
         export_repeats: [...backend.stored.values()].reduce((sum, times) => sum + times - 1, 0),
         /** What core says of the export in the end, by `core_export_lag_envelopes` and `core_export_unaccounted_envelopes`. */

@@ -6,7 +6,6 @@ import type { WrongClocks } from "./clocks.ts";
 import type { Rotation } from "./collector-load.ts";
 import type { CopiedHost } from "./copied-hosts.ts";
 import type { KilledProgram } from "./killed-program.ts";
-import type { ProxiedNats } from "./proxied-nats.ts";
 
 /** The targets of faults. */
 export interface Scene {
@@ -39,8 +38,6 @@ export interface Scene {
   copied: readonly CopiedHost[];
   /** Notes what transactions from `since` on have stored: the database is about to be discarded. */
   discardDatabase(since: string): Promise<void>;
-  /** The cluster behind the sink of NATS; null with the sink of PostgreSQL. */
-  nats: ProxiedNats | null;
   /** Credentials of hosts that send nothing, one for each fault: core's limits count what a certificate did before. */
   strangers: { resets: StrangerTls; slow: StrangerTls };
 }
@@ -52,16 +49,11 @@ export interface StrangerTls {
   ca: string;
 }
 
-/** Where core stores envelopes. */
-export type SinkName = "postgres" | "nats";
-
 /** A fault, and the goals of its case for it. */
 export interface Fault {
   /** The case of scripts/reliability/cases.yaml. */
   id: string;
-  /** The sink whose faults it is among; both without it. */
-  sink?: SinkName;
-  /** What it stops or changes: faults that share any are not injected at once. Its sink, unless given. */
+  /** What it stops or changes: faults that share any are not injected at once. */
   touches?: readonly string[];
   /** Longest time from the end of the fault until every queue is acknowledged and core ready; the median, if it has a goal of its own. */
   recoveryMs: { max: number; p50?: number };
@@ -76,10 +68,8 @@ export interface Fault {
 }
 
 /** Reports whether two faults can be injected at once. */
-export const areApart = (one: Fault, other: Fault) => {
-  const touchedBy = ({ touches, sink }: Fault) => touches ?? (sink ? [sink] : []);
-  return !touchedBy(one).some((target) => touchedBy(other).includes(target));
-};
+export const areApart = ({ touches: one = [] }: Fault, { touches: other = [] }: Fault) =>
+  !one.some((target) => other.includes(target));
 
 /** Returns a duration between two numbers of seconds, in ms, for a draw in [0, 1). */
 export const seconds = (draw: number, from: number, to: number) =>

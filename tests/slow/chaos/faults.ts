@@ -7,10 +7,9 @@ import { Worker } from "node:worker_threads";
 import { systemClock } from "#kit/clock.ts";
 import { clockFaults } from "./clock-faults.ts";
 import { exportFaults } from "./export-faults.ts";
-import { type Fault, type Scene, type SinkName, seconds } from "./fault.ts";
+import { type Fault, type Scene, seconds } from "./fault.ts";
 import { fileFaults } from "./file-faults.ts";
 import type { KilledProgram } from "./killed-program.ts";
-import { natsFaults } from "./nats-faults.ts";
 import { restoreFaults } from "./restore-faults.ts";
 import { serverFaults } from "./server-faults.ts";
 
@@ -93,13 +92,13 @@ const slowBodyMsMin = 3_000;
 export const faults: Readonly<Record<string, Fault>> = {
   "restart PostgreSQL (immediate)": {
     id: "D1",
-    sink: "postgres",
+    touches: ["postgres"],
     recoveryMs: { p50: 1_000, max: 5_000 },
     inject: ({ postgres }) => postgres.restart(),
   },
   "stop PostgreSQL (SIGSTOP)": {
     id: "D3",
-    sink: "postgres",
+    touches: ["postgres"],
     recoveryMs: { max: 5_000 },
     inject: async ({ postgres }, draw) => {
       signalPostgres(postgres.pid, "SIGSTOP");
@@ -109,7 +108,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "stop a committer's backend (SIGSTOP)": {
     id: "D3",
-    sink: "postgres",
+    touches: ["postgres"],
     recoveryMs: { max: 5_000 },
     pause: { of: "any", msMax: 10_000 },
     inject: async ({ sql }, draw) => {
@@ -120,7 +119,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "lock a queue's cursor": {
     id: "D3",
-    sink: "postgres",
+    touches: ["postgres"],
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 10_000 },
     concerned: ({ hostIds }, draw) => Math.floor(draw * hostIds.length),
@@ -136,7 +135,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "black-hole the database connections": {
     id: "D8",
-    sink: "postgres",
+    touches: ["postgres"],
     recoveryMs: { max: 15_000 },
     inject: async ({ proxy }) => {
       proxy.swallowOpen();
@@ -146,7 +145,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "black-hole the database": {
     id: "D8",
-    sink: "postgres",
+    touches: ["postgres"],
     recoveryMs: { max: 15_000 },
     inject: async ({ proxy }, draw) => {
       proxy.swallow(true);
@@ -187,7 +186,6 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   ...restoreFaults,
   ...serverFaults,
-  ...natsFaults,
   ...exportFaults,
   ...clockFaults,
   ...fileFaults,
@@ -260,10 +258,6 @@ export const faults: Readonly<Record<string, Fault>> = {
     },
   },
 };
-
-/** The names of the faults of a sink, and of those that concern both. */
-export const faultNamesOf = (sink: SinkName): string[] =>
-  Object.keys(faults).filter((name) => (faults[name]?.sink ?? sink) === sink);
 
 const closed = (stream: Duplex): Promise<void> =>
   new Promise((resolve) => {

@@ -5,7 +5,6 @@ import { IngestService } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { tabulateStored } from "#scripts/lab/tabulate-stored.ts";
 import { waitUntil } from "#scripts/lab/wait-until.ts";
 import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
-import { type NamedDifferences, noDifferences } from "./named-differences.ts";
 
 /** A queue whose envelope N has the payload `<host> N`: it can resend any of them after any failure. */
 type NumberedQueue = ReturnType<typeof createNumberedQueue>;
@@ -171,7 +170,6 @@ export const startNumberedLoad = async (
 export const checkStored = async (
   sql: EmbeddedDatabase["sql"],
   queues: readonly NumberedQueue[],
-  { lost, repeated }: NamedDifferences = noDifferences,
 ) => {
   const total = {
     acked: 0,
@@ -182,31 +180,21 @@ export const checkStored = async (
     duplicates: 0,
     /** Stored after an envelope of a higher sequence, or acknowledged backwards. */
     disordered: 0,
-    /** Acknowledged, not stored, and reported by core. */
-    lostReported: 0,
-    /** Stored twice, and reported by core. */
-    storedAgain: 0,
   };
   await tabulateStored(sql);
   for (const { hostId, queueId, acked, violations } of queues) {
-    const named = [...(repeated.get(hostId) ?? [])].map((key) => key.split("-")[1] ?? "");
     const [row] = await sql`
       select count(*)::int as stored, count(distinct sequence)::int as distinct,
-        (count(*) filter (where is_named) - count(distinct sequence) filter (where is_named))::int as again,
         count(distinct sequence) filter (where sequence <= ${String(acked())}::text::bigint
           and convert_from(payload, 'UTF8') = host_id || ' ' || sequence)::int as kept,
-        count(*) filter (where highest > sequence and not is_named)::int as disordered
-      from (select *, sequence::text in ${sql(["", ...named])} as is_named, max(sequence) over (order by xid, sequence rows between unbounded preceding and 1 preceding) as highest
+        count(*) filter (where highest > sequence)::int as disordered
+      from (select *, max(sequence) over (order by xid, sequence rows between unbounded preceding and 1 preceding) as highest
         from (select * from stored_envelope where host_id = ${hostId} and queue_id = ${queueId} order by xid, sequence) as sorted) as numbered`;
-    const { stored = 0, distinct = 0, kept = 0, disordered = 0, again = 0 } = row ?? {};
-    const missing = Number(acked()) - kept;
-    const reported = Math.min(missing, lost.get(hostId)?.size ?? 0);
+    const { stored = 0, distinct = 0, kept = 0, disordered = 0 } = row ?? {};
     total.acked += Number(acked());
     total.stored += stored;
-    total.missing += missing - reported;
-    total.lostReported += reported;
-    total.duplicates += stored - distinct - again;
-    total.storedAgain += again;
+    total.missing += Number(acked()) - kept;
+    total.duplicates += stored - distinct;
     total.disordered += disordered + violations.length;
   }
   return total;

@@ -30,7 +30,6 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
   },
   "restore the database from a backup": {
     id: "Q12",
-    sink: "postgres",
     touches: ["postgres", "core"],
     recoveryMs: { max: 15_000 },
     // The server stops twice, for its backup and to go back: what is exported and not committed then is sent again both times.

@@ -31,13 +31,13 @@ const takeConnections = async (postgres: EmbeddedPostgres, signal: AbortSignal) 
 export const serverFaults: Readonly<Record<string, Fault>> = {
   "fail over to a standby": {
     id: "D2",
-    sink: "postgres",
+    touches: ["postgres"],
     recoveryMs: { max: 5_000 },
     inject: ({ failOver }) => failOver(),
   },
   "use up the connections of PostgreSQL": {
     id: "D5",
-    sink: "postgres",
+    touches: ["postgres"],
     recoveryMs: { max: 5_000 },
     inject: async ({ postgres, sql }, draw) => {
       const stop = new AbortController();

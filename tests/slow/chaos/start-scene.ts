@@ -14,11 +14,10 @@ import { createWrongClocks } from "./clocks.ts";
 import { startLoad } from "./collector-load.ts";
 import { startCopiedHost } from "./copied-hosts.ts";
 import { exportEnvironment, readKeys } from "./exported.ts";
-import type { Scene, SinkName } from "./fault.ts";
+import type { Scene } from "./fault.ts";
 import { drainTimeoutMs } from "./inject.ts";
 import { createKilledProgram } from "./killed-program.ts";
 import { startNumberedLoad } from "./load.ts";
-import { startProxiedNats } from "./proxied-nats.ts";
 import { type DiscardedQueues, readStoredQueues } from "./stored-queues.ts";
 
 /** Writes the files of a collector with a `file` source and an `otlp` source over gRPC to `<dir>/host`, and an empty log beside them. */
@@ -56,9 +55,9 @@ export const judgedHostIds = [...copiedHostIds, collectorHostId];
 const coreCount = 2;
 const restartMs = 200;
 
-/** Starts PostgreSQL, NATS if it is the sink, cores, the export with its backend, and hosts that send. All of it ends with `cleanup`. */
+/** Starts PostgreSQL, cores, the export with its backend, and hosts that send. All of it ends with `cleanup`. */
 export const startScene = async (
-  { sink, recordsPerSecond }: { sink: SinkName; recordsPerSecond: number },
+  { recordsPerSecond }: { recordsPerSecond: number },
   cleanup: AsyncDisposableStack,
   beforeKill: { core(pid: number): void; collector(pid: number): void },
 ) => {
@@ -87,16 +86,8 @@ export const startScene = async (
   const [otlpPort = 0, ...corePorts] = await findPorts(1 + 2 * coreCount);
   const ingestPorts = corePorts.slice(0, coreCount);
   const httpPorts = corePorts.slice(coreCount);
-  const nats = sink === "nats" ? await startProxiedNats() : null;
-  cleanup.defer(() => nats?.stop());
-  const natsUrls = nats?.proxies.map(({ port }) => `nats://127.0.0.1:${port}`).join();
   const files = await prepareIngestCore(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`, {
-    env: {
-      ...clocks.core.env,
-      SVC_TRUST_LOOPBACK_OPS: "true",
-      SVC_INGEST_SINK: sink,
-      ...(natsUrls !== undefined && { SVC_NATS_URLS: natsUrls }),
-    },
+    env: { ...clocks.core.env, SVC_TRUST_LOOPBACK_OPS: "true" },
     program: programPaths["svc-server"],
   });
   cleanup.defer(() => files.remove());
@@ -186,7 +177,6 @@ export const startScene = async (
     exporter,
     backend,
     clocks,
-    nats,
     hostIds,
     copied,
     strangers,

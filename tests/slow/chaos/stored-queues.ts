@@ -2,7 +2,6 @@ import { tabulateStored } from "#scripts/lab/tabulate-stored.ts";
 import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { lineBytes } from "./collector-load.ts";
 import type { LostDisk } from "./copied-hosts.ts";
-import { type NamedDifferences, noDifferences } from "./named-differences.ts";
 
 /** The queue and sequence under which a record is stored. */
 interface Place {
@@ -25,11 +24,11 @@ export interface DiscardedQueues extends StoredQueues {
 export const readStoredQueues = async (
   sql: EmbeddedDatabase["sql"],
   hostIds: readonly string[],
-  { since = "0", isOrderedByKind = false, differences = noDifferences } = {},
+  { since = "0" } = {},
 ) => {
   await tabulateStored(sql);
   const rows = await sql`
-    select encode(queue_id, 'hex') as "queueId", kind, sequence::text as sequence,
+    select encode(queue_id, 'hex') as "queueId", sequence::text as sequence,
       case kind
         when 'log_line' then 'line ' || substring(convert_from(payload, 'utf8') from '^[0-9]+')
         when 'otel_span' then substring(
@@ -39,14 +38,11 @@ export const readStoredQueues = async (
     order by xid, stored_envelope.sequence`;
   const places = new Map<string, Place[]>();
   const newest = new Map<string, number>();
-  const repeated = new Set([...differences.repeated.values()].flatMap((keys) => [...keys]));
   let disordered = 0;
-  for (const { name, queueId, kind, sequence } of rows) {
+  for (const { name, queueId, sequence } of rows) {
     const place = { queueId, sequence: Number(sequence) };
-    const chain = isOrderedByKind ? `${queueId} ${kind}` : queueId;
-    const isNamed = repeated.has(`${queueId}-${sequence}`);
-    if (place.sequence <= (newest.get(chain) ?? 0) && !isNamed) disordered++;
-    newest.set(chain, place.sequence);
+    if (place.sequence <= (newest.get(queueId) ?? 0)) disordered++;
+    newest.set(queueId, place.sequence);
     places.set(name, [...(places.get(name) ?? []), place]);
   }
   const events = await sql`
@@ -56,10 +52,7 @@ export const readStoredQueues = async (
     /** The places of each record, in the order in which they were stored. */
     places,
     rows: rows.length,
-    /**
-     * Rows whose sequence is at or below one that the same queue stored before, with JetStream of the same kind, and of which no event says that
-     * they are stored again.
-     */
+    /** Rows whose sequence is at or below one that the same queue stored before. */
     disordered,
     /** The audit events `ingest.gap`. */
     gaps: events
@@ -95,7 +88,6 @@ export const judge = (
   }[],
   /** What the collector counts as lost with its queue, and of its files. */
   counted: { records: number; fileBytes: number } = { records: 0, fileBytes: 0 },
-  differences: NamedDifferences = noDifferences,
 ) => {
   const databases = [stored, ...discarded];
   const gaps = databases.flatMap((database) => database.gaps);
@@ -108,11 +100,9 @@ export const judge = (
           (gap) => gap.queueId === queueId && gap.from <= sequence && sequence <= gap.through,
         ),
       );
-  const absentOf = hosts.map(({ hostId, owed, lostDisks = [] }) => ({
+  const absentOf = hosts.map(({ owed, lostDisks = [] }) => ({
     absent: [...owed].filter((name) => !stored.places.has(name)),
     lostDisks,
-    // What a replica lacks has no name, but as many sequences of its host are in reported ranges.
-    reported: differences.lost.get(hostId)?.size ?? 0,
   }));
   const absent = absentOf.flatMap((host) => host.absent);
   // The disk was replaced without having met the restored database, which was restored before the image met the discarded one.
@@ -134,8 +124,8 @@ export const judge = (
       names.filter((name) => isLostWithBoth(name, lostDisks)),
     ),
   );
-  const unreported = unreportedOf.flatMap(({ names, reported }) =>
-    names.filter((name) => !lostWithBoth.has(name)).slice(reported),
+  const unreported = unreportedOf.flatMap(({ names }) =>
+    names.filter((name) => !lostWithBoth.has(name)),
   );
   const lostReported = absent.length - unreported.length - lostWithBoth.size;
   const lostCounted = countLost(unreported.filter(isOfCollector), counted);
@@ -146,12 +136,7 @@ export const judge = (
       (ids.size > 1 && !places.some(({ queueId }) => forks.has(queueId)))
     );
   };
-  const repeated = new Set([...differences.repeated.values()].flatMap((keys) => [...keys]));
-  const isNamed = (places: readonly Place[]) =>
-    places.every(({ queueId, sequence }) => repeated.has(`${queueId}-${sequence}`));
-  const twice = [...stored.places]
-    .filter(([, places]) => isTwice(places) && !isNamed(places))
-    .map(([name]) => name);
+  const twice = [...stored.places].filter(([, places]) => isTwice(places)).map(([name]) => name);
   const readAgain =
     counted.records > 0 ? twice.filter((name) => name.startsWith("line ")).length : 0;
   const copied = new Set(hosts.filter(({ isCopied }) => isCopied).map(({ hostId }) => hostId));
@@ -180,7 +165,7 @@ export const judge = (
       ...[...forks]
         .filter(([, hostId]) => !copied.has(hostId))
         .map(([, hostId]) => `${hostId} was never copied: forked`),
-      ...(discarded.length === 0 && differences.lost.size === 0 && gaps.length > 0
+      ...(discarded.length === 0 && gaps.length > 0
         ? ["a gap is reported, and no database was restored"]
         : []),
     ],
