@@ -7,7 +7,7 @@ import { createNowFinder } from "#functions/domain/now/report-now.ts";
 import { evaluateWatches } from "#functions/domain/watch/run-watches.ts";
 import { minuteMs } from "#kit/clock.ts";
 import type { NowReport } from "#proto/now/report.ts";
-import { people } from "#scripts/lab/people.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
@@ -27,6 +27,15 @@ const { body: stale } = await admin.post("/v1/collector/watches", {
   for_seconds: 0,
 });
 const key = `watch:${stale.id}`;
+const scopes: Scope[] = ["read", "audit", "admin"];
+/** A person who takes a line, and loses access. */
+const leaver = {
+  userId: "01920000-0000-7000-8000-00000000001e",
+  primaryEmail: "linus@example.test",
+  status: "active" as const,
+  scopes,
+  syncedAt: new Date(clock.now()),
+};
 const evaluate = async (more_than = 1) => {
   await clock.advance(10_000);
   await db
@@ -138,22 +147,22 @@ it("takes a line that only another core has found yet", async () => {
   expect((await find()).lines).toEqual([]);
   await evaluate(1);
   expect((await find()).lines).toEqual([]);
-  const caller = { userId: stale.id, email: "edsger@example.test" } as never;
+  const caller = { userId: leaver.userId, email: leaver.primaryEmail } as never;
+  await db.insert(person).values(leaver);
   const by = { caller, origin: { requestId: "r", remoteAddress: "::1" } };
   await takeLine(core, by, { key, note: null }, find);
-  expect(await takenNow()).toMatchObject({ by: "edsger@example.test", has_access: true });
+  expect(await takenNow()).toMatchObject({ by: leaver.primaryEmail, has_access: true });
 });
 
 it("shows that the person of a claim has no access any more, and lets the next one take the line", async () => {
-  await db
-    .update(person)
-    .set({ status: "suspended" })
-    .where(eq(person.userId, people.reader.userId));
-  expect(await takenNow()).toMatchObject({ by: "edsger@example.test", has_access: false });
+  for (const change of [{ scopes: ["read" as const] }, { scopes, status: "suspended" as const }]) {
+    await db.update(person).set(change).where(eq(person.userId, leaver.userId));
+    expect(await takenNow()).toMatchObject({ by: leaver.primaryEmail, has_access: false });
+  }
   expect((await take("I go on")).status).toBe(201);
   expect(await test.lastEvent("action=line.release")).toMatchObject({
     reason_code: "access_ended",
-    details: { taken_by: "edsger@example.test" },
+    details: { taken_by: leaver.primaryEmail },
   });
   expect(await takenNow()).toMatchObject({ by: "ada@example.test", note: "I go on" });
 });

@@ -32,7 +32,7 @@ export const LineClaim = v.strictObject({
   by: v.string(),
   at: IsoTimestamp,
   note: TextOrNull,
-  /** Whether this person may still sign in. A line of somebody who may not can be taken by anybody. */
+  /** Whether this person may still see lines. One of somebody who may not can be taken by anybody. */
   has_access: v.boolean(),
 });
 

@@ -7,10 +7,10 @@ import { deleterOf, firstRow, hasRows, lockerOf, updaterOf } from "../database/s
 /** A claim's row. */
 export type ClaimRow = typeof lineClaim.$inferSelect;
 
-/** A claim, and whether its person may still sign in; a workload, whom the directory does not know, may. */
+/** A claim, and whether its person may still see lines; a workload, which the directory does not know, may. */
 export type HeldClaim = ClaimRow & { hasAccess: boolean };
 
-const hasAccess = sql<boolean>`coalesce((select bool_or(${person.status} in ('active', 'held')) from ${person}
+const hasAccess = sql<boolean>`coalesce((select bool_or(${person.status} in ('active', 'held') and 'audit' = any(${person.scopes})) from ${person}
   where ${person.primaryEmail} = ${lineClaim.takenBy}), true)`;
 
 const selectHeld = (db: Executor) =>

@@ -187,8 +187,6 @@ const stepsOfShortage: Readonly<Record<ShortageView["kind"], string>> = {
 const stepsOfState: Partial<Record<HourState, string>> = {
   silent: "It sends no heartbeats. Start its collector: it sends its reports then.",
   late: "It sends heartbeats but no hourly report. On the host, `svc-collector status` says why.",
-  core_out: "Core could not receive. The host's report settles it: nothing to do.",
-  undelivered: "All is stored; an export has not delivered it, or none is on.",
 };
 
 /** Returns the hours of a host in these states: those that lost records first, by the loss, then the newest. */
