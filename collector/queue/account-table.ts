@@ -26,19 +26,7 @@ export interface AccountRow {
 }
 
 /** The rows. Call its changing members inside a transaction. */
-export interface AccountTable {
-  /** Returns the saved period; undefined if there is none. */
-  period(): Period | undefined;
-  savePeriod(period: Period): void;
-  /** Returns the accounts, oldest first. */
-  rows(): AccountRow[];
-  insert(row: Omit<AccountRow, "id">): void;
-  seal(id: number, sealed: SealedAccount): void;
-  /** Takes the seal off an account: its records have another queue id from now on. */
-  unseal(id: number, queueId: Uint8Array, content: AccountContent): void;
-  /** Marks an account as acknowledged, and deletes the oldest of these beyond `keptMax`. */
-  acknowledge(id: number, keptMax: number): void;
-}
+export type AccountTable = ReturnType<typeof createAccountTable>;
 
 const tables = `
 CREATE TABLE IF NOT EXISTS account (
@@ -49,7 +37,7 @@ CREATE TABLE IF NOT EXISTS account_period (id INTEGER PRIMARY KEY CHECK (id = 1)
 `;
 
 /** Creates the tables where they are missing, and prepares the statements. */
-export const createAccountTable = (database: DatabaseSync): AccountTable => {
+export const createAccountTable = (database: DatabaseSync) => {
   database.exec(tables);
   const selectPeriod = database.prepare("SELECT period FROM account_period");
   const savePeriod = database.prepare("INSERT OR REPLACE INTO account_period VALUES (1, ?)");
@@ -66,19 +54,25 @@ export const createAccountTable = (database: DatabaseSync): AccountTable => {
     "DELETE FROM account WHERE id IN (SELECT id FROM account WHERE is_acked = 1 ORDER BY id DESC LIMIT -1 OFFSET ?)",
   );
   return {
+    /** Returns the saved period; undefined if there is none. */
     period: () => {
       const row = selectPeriod.get();
       return row === undefined ? undefined : decode<Period>(row.period);
     },
-    savePeriod: (period) => void savePeriod.run(encode(period)),
+    savePeriod: (period: Period): void => void savePeriod.run(encode(period)),
+    /** Returns the accounts, oldest first. */
     rows: () => selectRows.all().flatMap(rowsOf),
-    insert: ({ queueId, content, isAcked, sealed }) => {
+    insert: ({ queueId, content, isAcked, sealed }: Omit<AccountRow, "id">) => {
       const { number = null, body = null, signature = null } = sealed ?? {};
       insert.run(queueId, encode(content), isAcked ? 1 : 0, number, body, signature);
     },
-    seal: (id, { number, body, signature }) => void seal.run(number, body, signature, id),
-    unseal: (id, queueId, content) => void unseal.run(queueId, encode(content), id),
-    acknowledge: (id, keptMax) => {
+    seal: (id: number, { number, body, signature }: SealedAccount): void =>
+      void seal.run(number, body, signature, id),
+    /** Takes the seal off an account: its records have another queue id from now on. */
+    unseal: (id: number, queueId: Uint8Array, content: AccountContent): void =>
+      void unseal.run(queueId, encode(content), id),
+    /** Marks an account as acknowledged, and deletes the oldest of these beyond `keptMax`. */
+    acknowledge: (id: number, keptMax: number) => {
       acknowledge.run(id);
       trim.run(keptMax);
     },

@@ -15,29 +15,7 @@ import { bytesOf, MalformedRowError, numberOf, readOldestAge } from "./format.ts
 import type { QueuedRecords } from "./record.ts";
 
 /** The table `block`, which holds the records. Blocks do not overlap. Call its changing members inside a transaction. */
-export interface BlockTable {
-  /** Stores what is added to the encoder, under consecutive sequences from `firstSequence`. */
-  insertFrom(firstSequence: number, ageMs: number): BlockEncoder;
-  /** Removes every record at or below `sequence`; returns their number and the sum of their sizes. */
-  deleteThrough(sequence: number): { records: number; bytes: number };
-  /** Removes and returns one record, corrupt or not; null if there is none. */
-  take(sequence: number): BlockRecord | null;
-  /**
-   * Returns records above `sequence` in order, up to either bound, and always the first one. A record whose checksum is wrong is left
-   * out, and its sequence is in `corrupt`.
-   */
-  read(
-    sequence: number,
-    recordsMax: number,
-    bytesMax: number,
-  ): Pick<BlockReader, "found" | "corrupt">;
-  /** Returns the number of all records, and the sum of their sizes. */
-  totals(): { records: number; bytes: number };
-  /** Returns the `ageMs` of the oldest record; null if there is none. */
-  oldestAgeMs(): number | null;
-  /** Returns the first sequence that was stored at or after `ageMs`; null if there is none. */
-  firstSequenceSince(ageMs: number): number | null;
-}
+export type BlockTable = ReturnType<typeof createBlockTable>;
 
 /** A row of the table. */
 export interface BlockRow {
@@ -49,7 +27,7 @@ export interface BlockRow {
 }
 
 /** Prepares the statements for an open database. */
-export const createBlockTable = (database: DatabaseSync): BlockTable => {
+export const createBlockTable = (database: DatabaseSync) => {
   const insertRow = database.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?)");
   const sumThrough = database.prepare(
     `SELECT coalesce(sum(last_sequence - sequence + 1), 0) AS records, coalesce(sum(bytes), 0) AS bytes FROM block
@@ -131,17 +109,20 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
   };
 
   return {
+    /** Returns the number of all records, and the sum of their sizes. */
     totals: () => {
       // The length of a blob is in its row: no block is read.
       const sums = `coalesce(sum(length(record_index)), 0) / ${entryBytes} AS records, coalesce(sum(bytes), 0) AS bytes`;
       const row = database.prepare(`SELECT ${sums} FROM block`).get();
       return { records: numberOf(row?.records), bytes: numberOf(row?.bytes) };
     },
-    insertFrom: (firstSequence, ageMs) =>
+    /** Stores what is added to the encoder, under consecutive sequences from `firstSequence`. */
+    insertFrom: (firstSequence: number, ageMs: number): BlockEncoder =>
       encodeBlocks(firstSequence, (block, first, last, bytes) =>
         insertBlock(block, first, last, bytes, ageMs),
       ),
-    deleteThrough: (sequence) => {
+    /** Removes every record at or below `sequence`; returns their number and the sum of their sizes. */
+    deleteThrough: (sequence: number) => {
       const sums = sumThrough.get(sequence);
       const removed = { records: numberOf(sums?.records), bytes: numberOf(sums?.bytes) };
       deleteRows.run(sequence);
@@ -155,7 +136,8 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
       removed.bytes += reduce(row, kept);
       return removed;
     },
-    take: (sequence) => {
+    /** Removes and returns one record, corrupt or not; null if there is none. */
+    take: (sequence: number): BlockRecord | null => {
       const row = rowAround(sequence);
       if (row === null) return null;
       const records = recordsOf(row.block, row.sequence);
@@ -165,14 +147,24 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
       const after = records.slice(sequence - row.sequence + 1);
       return { ...taken, bytes: reduce(row, before, after) };
     },
-    read: (sequence, recordsMax, bytesMax) => {
+    /**
+     * Returns records above `sequence` in order, up to either bound, and always the first one. A record whose checksum is wrong is left
+     * out, and its sequence is in `corrupt`.
+     */
+    read: (
+      sequence: number,
+      recordsMax: number,
+      bytesMax: number,
+    ): Pick<BlockReader, "found" | "corrupt"> => {
       const reader = createBlockReader(recordsMax, bytesMax);
       for (const row of rowsFrom(sequence + 1))
         if (!reader.take(row.block, row.sequence, Math.max(sequence + 1, row.sequence))) break;
       return reader;
     },
+    /** Returns the `ageMs` of the oldest record; null if there is none. */
     oldestAgeMs: () => readOldestAge(database),
-    firstSequenceSince: (ageMs) => {
+    /** Returns the first sequence that was stored at or after `ageMs`; null if there is none. */
+    firstSequenceSince: (ageMs: number) => {
       const row = selectSince.get(ageMs);
       return row === undefined ? null : numberOf(row.sequence);
     },

@@ -13,21 +13,13 @@ const pieceBytes = 64 * 1024;
 const nothing = Buffer.alloc(0);
 
 /** The content of a compressed file. */
-export interface CompressedFile {
-  /** The size of the content, modulo 2^32, and its first bytes; undefined if it is not gzip, or has no complete beginning. */
-  outline(): Promise<{ size: number; start: Buffer } | undefined>;
-  /**
-   * Measures the next bytes of the content, and returns it at the end; closing it closes the compressed file. `damaged`: it is not gzip, or
-   * not complete.
-   */
-  content(): Promise<LogFile | "measuring" | "damaged">;
-}
+export type CompressedFile = ReturnType<typeof createCompressedFile>;
 
 /** Returns the content of an open compressed file. */
 export const createCompressedFile = (
   packed: LogFile,
   { bytesMax, measuredBytes } = contentLimits,
-): CompressedFile => {
+) => {
   let pieces: AsyncIterator<Buffer> | undefined;
   let start = nothing;
   let size = 0;
@@ -52,7 +44,8 @@ export const createCompressedFile = (
   };
 
   return {
-    outline: async () => {
+    /** The size of the content, modulo 2^32, and its first bytes; undefined if it is not gzip, or has no complete beginning. */
+    outline: async (): Promise<{ size: number; start: Buffer } | undefined> => {
       const first = await packed.read(Buffer.allocUnsafe(8192), 0);
       const last = await packed.read(Buffer.allocUnsafe(4), Math.max(0, packed.stat.size - 4));
       try {
@@ -62,7 +55,11 @@ export const createCompressedFile = (
         return undefined;
       }
     },
-    content: async () => {
+    /**
+     * Measures the next bytes of the content, and returns it at the end; closing it closes the compressed file. `damaged`: it is not gzip, or
+     * not complete.
+     */
+    content: async (): Promise<LogFile | "measuring" | "damaged"> => {
       try {
         if (!(await measure())) return "measuring";
         await pieces?.return?.();

@@ -7,17 +7,7 @@ import { type FSWatcher, watch } from "node:fs";
 import { errorCode } from "#kit/describe-error.ts";
 
 /** Watches idle directories. */
-export interface DirectoryWatch {
-  /** Something was read in the directory. */
-  wrote(directory: string): void;
-  /** Reports whether a change in the directory will be reported. Begins to watch it once it has been quiet. */
-  reports(directory: string, type: string): boolean;
-  /** Reports whether the watch of a directory was refused: the limit of the machine is reached. */
-  isRefused(directory: string): boolean;
-  /** Since when every change in the directory has been reported, in monotonic time; undefined unless it is watched. */
-  since(directory: string): number | undefined;
-  close(): void;
-}
+export type DirectoryWatch = ReturnType<typeof createDirectoryWatch>;
 
 /** How long a directory must have been quiet. */
 const quietMs = 10_000;
@@ -32,7 +22,7 @@ export const createDirectoryWatch = (
   clock: { monotonic(): number },
   changed: (directory: string, hasOtherNames: boolean) => void,
   open: typeof watch = watch,
-): DirectoryWatch => {
+) => {
   const watchers = new Map<string, { readonly watcher: FSWatcher; readonly since: number }>();
   const wroteAt = new Map<string, number>();
   const refused = new Set<string>();
@@ -64,8 +54,10 @@ export const createDirectoryWatch = (
   };
 
   return {
+    /** Something was read in the directory. */
     wrote,
-    reports: (directory, type) => {
+    /** Reports whether a change in the directory will be reported. Begins to watch it once it has been quiet. */
+    reports: (directory: string, type: string) => {
       if (watchers.has(directory)) return true;
       if (!isWatched(type)) return false;
       const since = wroteAt.get(directory);
@@ -74,8 +66,10 @@ export const createDirectoryWatch = (
       // Not yet: what was written before the watch began is polled once more.
       return false;
     },
-    isRefused: (directory) => refused.has(directory),
-    since: (directory) => watchers.get(directory)?.since,
+    /** Reports whether the watch of a directory was refused: the limit of the machine is reached. */
+    isRefused: (directory: string) => refused.has(directory),
+    /** Since when every change in the directory has been reported, in monotonic time; undefined unless it is watched. */
+    since: (directory: string) => watchers.get(directory)?.since,
     close: () => {
       for (const directory of watchers.keys()) end(directory);
     },

@@ -49,23 +49,7 @@ export const candidateOf = (found: FoundFile): Candidate => ({
 });
 
 /** Opens the files of a source, pass by pass, as far as there is room for them. */
-export interface FileOpener {
-  beginPass(): void;
-  /** Opens a file, but not twice in a pass. "full" if it has to wait; null if there is nothing to open, as `SourceFiles.open`. */
-  open(path: string, stat: FileStat): Promise<LogFile | "full" | null>;
-  /** Logs once that a file cannot be opened. */
-  warn(path: string, error: unknown): void;
-  /** How many files of this pass wait for room. */
-  waiting(): number;
-  /** Returns the files of this pass that could not be opened, except by a rule or a mount that does not answer. */
-  failures(): Iterable<[path: string, error: unknown]>;
-  /** Reports whether this pass has opened a file. */
-  hasOpened(key: string): boolean;
-  /** Returns the files that this pass found and could not open, by their keys, except those that no source may read. */
-  unopened(): ReadonlyMap<string, UnopenedFile>;
-  /** Returns what the last pass could not open. */
-  warnings(): readonly SourceWarning[];
-}
+export type FileOpener = ReturnType<typeof createFileOpener>;
 
 /** A file that could not be opened. */
 export interface UnopenedFile {
@@ -81,7 +65,7 @@ export const createFileOpener = (
   { source, rules }: { source: string; rules: FileRules },
   { files, log }: { files: Pick<SourceFiles, "open">; log: Log },
   hasRoom: (opened: number) => boolean,
-): FileOpener => {
+) => {
   /** The keys of the files of this pass: names may move from one to another while it looks. */
   const opened = new Set<string>();
   const unopened = new Map<string, UnopenedFile>();
@@ -96,7 +80,8 @@ export const createFileOpener = (
       waiting.clear();
       failed.clear();
     },
-    open: async (path, stat) => {
+    /** Opens a file, but not twice in a pass. "full" if it has to wait; null if there is nothing to open, as `SourceFiles.open`. */
+    open: async (path: string, stat: FileStat): Promise<LogFile | "full" | null> => {
       const key = fileKey(stat);
       if (opened.has(key)) return null;
       unopened.set(key, { path, bytes: stat.size });
@@ -119,7 +104,8 @@ export const createFileOpener = (
       await file.close();
       return null;
     },
-    warn: (path, error) => {
+    /** Logs once that a file cannot be opened. */
+    warn: (path: string, error: unknown) => {
       if (!(error instanceof HungMountError)) failed.set(path, error);
       if (unreadable.has(path)) return;
       unreadable.add(path);
@@ -127,11 +113,16 @@ export const createFileOpener = (
         log.warn({ source, path, reason: error.message }, "a file may not be read");
       else log.warn({ err: error, source, path }, "a file cannot be read");
     },
+    /** How many files of this pass wait for room. */
     waiting: () => waiting.size,
-    hasOpened: (key) => opened.has(key),
-    unopened: () => unopened,
+    /** Reports whether this pass has opened a file. */
+    hasOpened: (key: string) => opened.has(key),
+    /** Returns the files that this pass found and could not open, by their keys, except those that no source may read. */
+    unopened: (): ReadonlyMap<string, UnopenedFile> => unopened,
+    /** Returns the files of this pass that could not be opened, except by a rule or a mount that does not answer. */
     failures: () => failed.entries().filter(([, error]) => !(error instanceof ForbiddenFileError)),
-    warnings: () => [
+    /** Returns what the last pass could not open. */
+    warnings: (): SourceWarning[] => [
       ...[...Map.groupBy(failed, ([, error]) => whyUnread(error))].flatMap(([reason, files]) =>
         warningOf(
           "unreadable",

@@ -36,28 +36,13 @@ const entriesMax = 800;
  * The ledger of a name: its generations that are not read again, under whatever name, device or compression they lie beside it. A generation is
  * known by its content, since rotation, copies and restores change everything else.
  */
-export interface Ledger {
-  /** Whether the name was followed before. */
-  readonly isKnown: boolean;
-  /** Returns from where a file is to be read: at its end, or behind what was read of it before more was written; undefined if it is none of these. */
-  find(file: LogFile): Promise<ReadGeneration | undefined>;
-  /** Reports whether the content of a compressed file is one of these, by its outline. */
-  hasPacked(outline: { size: number; start: Buffer }, key: string): boolean;
-  add(entry: ReadGeneration): void;
-  /** Returns the checkpoint of all its generations, also those that are not stored yet. */
-  checkpoint(): Checkpoint;
-}
+export type Ledger = ReturnType<typeof openLedger>;
 
 /** The ledgers of a source. Those who add to one share it, so that what one stores has what the other has added. */
-export interface Ledgers {
-  of(path: string): Ledger;
-  /** Stores, by `store`, the ledgers that were added to since the last time that it succeeded. */
-  storeChanges(store: (checkpoints: readonly Checkpoint[]) => Promise<void>): Promise<void>;
-  forget(path: string): void;
-}
+export type Ledgers = ReturnType<typeof createLedgers>;
 
 /** Creates the ledgers among the checkpoints. */
-export const createLedgers = (checkpoints: () => ReadonlyMap<string, string>): Ledgers => {
+export const createLedgers = (checkpoints: () => ReadonlyMap<string, string>) => {
   const opened = new Map<string, Ledger>();
   const changed = new Set<Ledger>();
   const open = (path: string): Ledger => {
@@ -66,13 +51,14 @@ export const createLedgers = (checkpoints: () => ReadonlyMap<string, string>): L
     return ledger;
   };
   return {
-    of: (path) => opened.get(path) ?? open(path),
-    storeChanges: async (store) => {
+    of: (path: string) => opened.get(path) ?? open(path),
+    /** Stores, by `store`, the ledgers that were added to since the last time that it succeeded. */
+    storeChanges: async (store: (checkpoints: readonly Checkpoint[]) => Promise<void>) => {
       const taken = [...changed];
       await store(taken.map((ledger) => ledger.checkpoint()));
       for (const ledger of taken) changed.delete(ledger);
     },
-    forget: (path) => opened.delete(path),
+    forget: (path: string) => opened.delete(path),
   };
 };
 
@@ -87,14 +73,16 @@ const openLedger = (
   path: string,
   checkpoints: ReadonlyMap<string, string>,
   onChange: () => void,
-): Ledger => {
+) => {
   const saved = checkpoints.get(ledgerKey(path));
   let entries: ReadGeneration[] = v.parse(Saved, saved);
   return {
+    /** Whether the name was followed before. */
     get isKnown() {
       return saved !== undefined || entries.length > 0;
     },
-    find: async (file) => {
+    /** Returns from where a file is to be read: at its end, or behind what was read before more was written; undefined if it is none of these. */
+    find: async (file: LogFile) => {
       const { size } = file.stat;
       const start = await file.read(Buffer.allocUnsafe(printBytesMax), 0);
       for (const entry of entries.toReversed()) {
@@ -105,18 +93,20 @@ const openLedger = (
       }
       return undefined;
     },
-    hasPacked: ({ size, start }, key) =>
+    /** Reports whether the content of a compressed file is one of these, by its outline. */
+    hasPacked: ({ size, start }: { size: number; start: Buffer }, key: string) =>
       entries.some(
         (entry) =>
           // One that was looked at while it was being written has another size now.
           (entry.size % 2 ** 32 === size || (entry.mark === undefined && entry.key === key)) &&
           hasPrint(start.subarray(0, entry.head.bytes), entry.head),
       ),
-    add: (entry) => {
+    add: (entry: ReadGeneration) => {
       entries = [...entries, entry].slice(-entriesMax);
       onChange();
     },
-    checkpoint: () => ({
+    /** Returns the checkpoint of all its generations, also those that are not stored yet. */
+    checkpoint: (): Checkpoint => ({
       source: fileCheckpoints,
       key: ledgerKey(path),
       value: JSON.stringify(entries),

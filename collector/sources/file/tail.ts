@@ -1,4 +1,3 @@
-import type { Checkpoint } from "#collector/queue/record.ts";
 import type { SourceDependencies } from "../source.ts";
 import type { Charset, Encoding } from "./charset.ts";
 import type { Multiline } from "./multiline.ts";
@@ -49,18 +48,7 @@ export interface Tail {
 }
 
 /** Reads the followed files of a source. */
-export interface TailReader {
-  /** Follows a file under its key from `start` on. */
-  open(file: Pick<Tail, "key" | "file">, start: Position): Tail;
-  /** Reads the size of a file again. Returns whether the saved position does not know it. */
-  refreshSize(tail: Tail): Promise<boolean>;
-  /** Returns the checkpoint of the position, with the size that was last seen. */
-  checkpoint(tail: Tail): Checkpoint;
-  /** Reads and stores the next lines; false if there was nothing to read. */
-  step(tail: Tail, buffer: Buffer, signal: AbortSignal): Promise<boolean>;
-  /** Stores the remaining lines, also an incomplete last one. False if the file has changed, so that it has not ended. */
-  finish(tail: Tail, buffer: Buffer, signal: AbortSignal): Promise<boolean>;
-}
+export type TailReader = ReturnType<typeof createTailReader>;
 
 /** Where a reader reports what it found. */
 export interface TailReports {
@@ -79,7 +67,7 @@ export const createTailReader = (
   options: TailOptions,
   dependencies: Pick<SourceDependencies, "append" | "clock" | "log">,
   reports: TailReports,
-): TailReader => {
+) => {
   const { source, partialAfterMs, multiline: joining } = options;
   const { append, clock, log } = dependencies;
   const readRecords = createRecordReader(options, dependencies);
@@ -170,7 +158,8 @@ export const createTailReader = (
   };
 
   return {
-    open: ({ key, file }, start) => ({
+    /** Follows a file under its key from `start` on. */
+    open: ({ key, file }: Pick<Tail, "key" | "file">, start: Position): Tail => ({
       key,
       path: start.path,
       file,
@@ -185,16 +174,19 @@ export const createTailReader = (
       suspected: undefined,
       nulsUntil: 0,
     }),
-    refreshSize: async (tail) => {
+    /** Reads the size of a file again. Returns whether the saved position does not know it. */
+    refreshSize: async (tail: Tail) => {
       await refreshStat(tail);
       tail.size = Math.max(tail.size, tail.seen?.size ?? 0);
       return tail.size > (tail.position.size ?? 0);
     },
-    checkpoint: (tail) => {
+    /** Returns the checkpoint of the position, with the size that was last seen. */
+    checkpoint: (tail: Tail) => {
       moveTo(tail, { ...tail.position, size: tail.size });
       return checkpointOf(tail.key, tail.position);
     },
-    step: async (tail, buffer, signal) => {
+    /** Reads and stores the next lines; false if there was nothing to read. */
+    step: async (tail: Tail, buffer: Buffer, signal: AbortSignal) => {
       await refreshStat(tail);
       const until = readUntil(tail, await joining);
       if (tail.isExhausted && until === "complete") return false;
@@ -216,7 +208,8 @@ export const createTailReader = (
       tail.isExhausted = outcome === "nothing";
       return outcome === "stored";
     },
-    finish: async (tail, buffer, signal) => {
+    /** Stores the remaining lines, also an incomplete last one. False if the file has changed, so that it has not ended. */
+    finish: async (tail: Tail, buffer: Buffer, signal: AbortSignal) => {
       await refreshStat(tail);
       if (!tail.isExhausted) return false;
       let outcome = await store(tail, buffer, "file", signal);

@@ -2,32 +2,22 @@ import type { Clock } from "#kit/clock.ts";
 import type { Candidate } from "./file-opener.ts";
 import { fileKey } from "./position.ts";
 
-/**
- * Keeps files open that are to be decided on again: copies of followed ones, because what is unread of a truncated one is in its copy, and
- * compressed ones that are not measured yet.
- */
-export interface UndecidedFiles {
-  add(files: readonly Candidate[]): void;
-  has(key: string): boolean;
-  /** Reports whether one has grown, or none was compared for a while. */
-  mayDiffer(): Promise<boolean>;
-  /** Returns all of them, as they are now, and keeps none. */
-  take(): readonly Candidate[];
-  close(): Promise<void>;
-}
-
 /** How often they are compared with the followed files without an occasion. */
 const compareMs = 10_000;
 
-/** Creates an empty list. */
-export const createUndecidedFiles = (clock: Pick<Clock, "monotonic">): UndecidedFiles => {
+/**
+ * Creates an empty list that keeps files open that are to be decided on again: copies of followed ones, because what is unread of a truncated one
+ * is in its copy, and compressed ones that are not measured yet.
+ */
+export const createUndecidedFiles = (clock: Pick<Clock, "monotonic">) => {
   let undecided: readonly Candidate[] = [];
   let comparedAt = Number.NEGATIVE_INFINITY;
   return {
-    add: (files) => {
+    add: (files: readonly Candidate[]) => {
       undecided = [...undecided, ...files];
     },
-    has: (key) => undecided.some(({ file }) => fileKey(file.stat) === key),
+    has: (key: string) => undecided.some(({ file }) => fileKey(file.stat) === key),
+    /** Reports whether one has grown, or none was compared for a while. */
     mayDiffer: async () => {
       let hasGrown = false;
       const now: Candidate[] = [];
@@ -42,6 +32,7 @@ export const createUndecidedFiles = (clock: Pick<Clock, "monotonic">): Undecided
       const isDue = now.length > 0 && clock.monotonic() - comparedAt >= compareMs;
       return hasGrown || isDue;
     },
+    /** Returns all of them, as they are now, and keeps none. */
     take: () => {
       comparedAt = clock.monotonic();
       const taken = undecided;
