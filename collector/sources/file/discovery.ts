@@ -11,6 +11,7 @@ import type { Checkpoint } from "#collector/queue/record.ts";
 import { minuteMs } from "#kit/clock.ts";
 import type { FileRules, PositionedSourceDependencies } from "../source.ts";
 import type { Encoding } from "./charset.ts";
+import { createDirectories, type Directories } from "./directories.ts";
 import type { DirectoryWatch } from "./directory-watch.ts";
 import { type Candidate, createFileOpener, type FileOpener } from "./file-opener.ts";
 import { findUnusedLedgers, type Ledgers, ledgerKey } from "./ledger.ts";
@@ -30,7 +31,7 @@ import {
 import type { FileStat, SourceFiles } from "./source-files.ts";
 import type { Tail } from "./tail.ts";
 import { createUndecidedFiles } from "./undecided-files.ts";
-import { createDirectories, type Directories, type FilePatterns, matches } from "./walk.ts";
+import { type FilePatterns, matches } from "./walk.ts";
 
 /** The config of a `file` source (docs/collector-config.md). */
 export interface FileSourceConfig extends FilePatterns {

@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
+import { createDirectories } from "./directories.ts";
 import { createPause, createReaders, type Followed, followedFile } from "./readers.ts";
 import type { FileStat } from "./source-files.ts";
 import type { Tail } from "./tail.ts";
-import { createDirectories } from "./walk.ts";
 
 it("looks at a watched directory every 4 s or for a decision, and at another one in each pass", async () => {
   const clock = createTestClock();

@@ -1,12 +1,12 @@
 import type { Clock } from "#kit/clock.ts";
 import type { SourceWarning } from "../source.ts";
 import { type Encoding, suspectUtf16 } from "./charset.ts";
+import { createDirectories } from "./directories.ts";
 import type { FileSourceConfig } from "./discovery.ts";
 import { createFileOpener } from "./file-opener.ts";
 import { createPatternFiles } from "./pattern-files.ts";
 import { fileKey, printBytesMax } from "./position.ts";
 import type { LogFile, SourceFiles } from "./source-files.ts";
-import { createDirectories } from "./walk.ts";
 import { fileWarnings } from "./warnings.ts";
 
 const unlogged = {

@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
+import { createDirectories } from "./directories.ts";
 import { createFileOpener } from "./file-opener.ts";
 import { createNeighbours } from "./neighbours.ts";
 import type { FileStat } from "./source-files.ts";
-import { createDirectories } from "./walk.ts";
 
 const clock = createTestClock();
 

@@ -1,12 +1,12 @@
 /* Looks for files beside followed ones, with names that rotation gives. */
 import { basename, dirname, join } from "node:path";
 import type { Clock } from "#kit/clock.ts";
+import type { Directories } from "./directories.ts";
 import { type Candidate, candidateOf, type FileOpener } from "./file-opener.ts";
 import type { FollowedName } from "./pattern-files.ts";
 import { fileKey } from "./position.ts";
 import { baseOfRotated } from "./rotated-names.ts";
 import { type DirectoryEntry, ForbiddenFileError, type SourceFiles } from "./source-files.ts";
-import type { Directories } from "./walk.ts";
 
 interface Dependencies {
   readonly files: SourceFiles;

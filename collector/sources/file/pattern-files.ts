@@ -4,6 +4,7 @@
  */
 import { basename, dirname, join, matchesGlob } from "node:path";
 import type { SourceWarning } from "../source.ts";
+import type { Directories } from "./directories.ts";
 import { type Candidate, candidateOf, type FileOpener } from "./file-opener.ts";
 import { fileKey } from "./position.ts";
 import { baseOfRotated, possibleBases } from "./rotated-names.ts";
@@ -13,7 +14,7 @@ import {
   ForbiddenFileError,
   type SourceFiles,
 } from "./source-files.ts";
-import { createWalk, type Directories, type FilePatterns, type FoundPath } from "./walk.ts";
+import { createWalk, type FilePatterns, type FoundPath } from "./walk.ts";
 import { noMatchWarning, passedOverWarnings, warningOf } from "./warnings.ts";
 
 /** A name that is followed. */

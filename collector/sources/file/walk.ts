@@ -1,11 +1,6 @@
-/*
- * Finds the paths of patterns, again and again, without reading directories that have not changed: a directory's modification time changes when
- * a name is added, removed or renamed in it. A watched directory is not even looked at in each pass.
- */
+/* Finds the paths of patterns, again and again. */
 import { join, matchesGlob, resolve } from "node:path";
-import type { Clock } from "#kit/clock.ts";
-import type { DirectoryWatch } from "./directory-watch.ts";
-import { fileKey } from "./position.ts";
+import { type Directories, noEntries } from "./directories.ts";
 import { type DirectoryEntry, isDenied, type SourceFiles } from "./source-files.ts";
 import { nothingPassedOver, type PassedOver } from "./warnings.ts";
 
@@ -165,16 +160,6 @@ const createReached = (): Reached => ({
   passedOver: nothingPassedOver(),
 });
 
-/** The paths of one pattern. */
-export interface PatternWalk {
-  /** The directories in which its files lie, by the last call of `find`. */
-  places(): readonly LastPlace[];
-  /** Returns the paths that the last call of `find` left out. */
-  passedOver(): PassedOver;
-  /** Returns the paths in the order of names: the same array as before, if no directory on the way has changed. */
-  find(): Promise<readonly FoundPath[]>;
-}
-
 /** A directory whose names the last part of a pattern matches. */
 export interface LastPlace {
   readonly path: string;
@@ -188,7 +173,7 @@ export const createWalk = (
   pattern: string,
   options: FilePatterns,
   { files, directories }: WalkDependencies,
-): PatternWalk => {
+) => {
   let found: readonly FoundPath[] = [];
   let reached = createReached();
   /** The links to directories by the entries that they are among. */
@@ -199,7 +184,7 @@ export const createWalk = (
   const listReadable = async (path: string, onDenied?: () => void) => {
     const entries = await directories.list(path).catch(nullIfDenied);
     if (entries === null) onDenied?.();
-    return entries ?? nothing;
+    return entries ?? noEntries;
   };
 
   const isUnchanged = async () => {
@@ -208,8 +193,11 @@ export const createWalk = (
   };
 
   return {
-    places: () => reached.places,
+    /** The directories in which its files lie, by the last call of `find`. */
+    places: (): readonly LastPlace[] => reached.places,
+    /** Returns the paths that the last call of `find` left out. */
     passedOver: () => reached.passedOver,
+    /** Returns the paths in the order of names: the same array as before, if no directory on the way has changed. */
     find: async () => {
       if (await isUnchanged()) return found;
       const nowRead = new Map<string, readonly DirectoryEntry[]>();
@@ -292,92 +280,4 @@ export const createSegmentMatch = (
     name === segment ||
     matches(name) ||
     (hidden && name.startsWith(".") && matches(`\u0001${name.slice(1)}`));
-};
-
-/** A directory as it was last read. */
-interface Listing {
-  readonly entries: readonly DirectoryEntry[];
-  readonly mtimeMs: number;
-  readonly readAtMs: number;
-  readonly key: string;
-  /** When it was last looked at, in monotonic time. */
-  readonly lookedAt: number;
-}
-
-/** Reads directories again only when they have changed. */
-export interface Directories {
-  /** Returns the entries of a directory without links in its path: the same array as before, if nothing has changed. */
-  list(realPath: string): Promise<readonly DirectoryEntry[]>;
-  /** Reports whether a directory has changed since it was listed; this pass then lists it anew. */
-  hasChanged(realPath: string): Promise<boolean>;
-  /** Begins a pass, in which each directory is looked at once. A watched one is passed over at times, unless it `looksAtAll`. */
-  beginPass(looksAtAll: boolean): void;
-}
-
-/** File systems tell changes apart by their own clocks, of up to two seconds a tick. */
-const tickMs = 2_000;
-
-/** After this time a directory is read even if nothing says that it has changed. */
-const backstopMs = 60_000;
-
-/** After this time a directory is looked at although it is watched: an overflow of events is not reported. */
-const watchedMs = 4_000;
-
-const nothing: readonly DirectoryEntry[] = [];
-
-/** Creates the directories, none of them read. */
-export const createDirectories = (
-  files: Pick<SourceFiles, "list" | "stat">,
-  clock: Pick<Clock, "now" | "monotonic">,
-  watch: Pick<DirectoryWatch, "since"> = { since: () => undefined },
-): Directories => {
-  const listings = new Map<string, Listing>();
-  let looked = new Map<string, Promise<readonly DirectoryEntry[]>>();
-  let isLookingAtAll = true;
-
-  const read = async (path: string): Promise<readonly DirectoryEntry[]> => {
-    const before = listings.get(path);
-    const lookedAt = clock.monotonic();
-    // Every change since the last look would have been reported.
-    const isWatched = before !== undefined && (watch.since(path) ?? lookedAt) < before.lookedAt;
-    const isRecent = isWatched && lookedAt - before.lookedAt < watchedMs;
-    if (isRecent && !isLookingAtAll) return before.entries;
-    const stat = await files.stat(path);
-    if (!stat?.isDirectory) {
-      listings.delete(path);
-      return nothing;
-    }
-    const now = clock.now();
-    const isSame =
-      before?.mtimeMs === stat.mtimeMs &&
-      before.key === fileKey(stat) &&
-      before.readAtMs - stat.mtimeMs > tickMs &&
-      (isWatched || Math.abs(now - before.readAtMs) < backstopMs);
-    const entries = isSame ? before.entries : await files.list(path);
-    const readAtMs = isSame ? before.readAtMs : now;
-    const { mtimeMs } = stat;
-    listings.set(path, { entries, mtimeMs, readAtMs, key: fileKey(stat), lookedAt });
-    return entries;
-  };
-
-  return {
-    list: (path) => {
-      const pending = looked.get(path) ?? read(path);
-      looked.set(path, pending);
-      return pending;
-    },
-    hasChanged: async (path) => {
-      const stat = await files.stat(path);
-      const before = listings.get(path);
-      const isSame = stat?.isDirectory
-        ? before?.mtimeMs === stat.mtimeMs && before.key === fileKey(stat)
-        : before === undefined;
-      if (!isSame) looked.delete(path);
-      return !isSame;
-    },
-    beginPass: (looksAtAll) => {
-      looked = new Map();
-      isLookingAtAll = looksAtAll;
-    },
-  };
 };
