@@ -1,12 +1,5 @@
 /** Token buckets by key: each has at most `burst` tokens and gains `perSecond`. */
-export interface TokenBuckets {
-  /** Takes a token of `key`; returns false, taking nothing, when there is none. */
-  take(key: string): boolean;
-  /** Returns the tokens that `key` has. */
-  tokens(key: string): number;
-  /** Returns the milliseconds after which `key` has a token. */
-  waitMs(key: string): number;
-}
+export type TokenBuckets = ReturnType<typeof createTokenBuckets>;
 
 interface Bucket {
   tokens: number;
@@ -26,7 +19,7 @@ export const createTokenBuckets = ({
   burst: number;
   perSecond: number;
   clock: { monotonic(): number };
-}): TokenBuckets => {
+}) => {
   const buckets = new Map<string, Bucket>();
   let added = 0;
   const refill = (bucket: Bucket, now: number): Bucket => {
@@ -43,7 +36,8 @@ export const createTokenBuckets = ({
     return bucket === undefined ? burst : refill(bucket, clock.monotonic()).tokens;
   };
   return {
-    take(key) {
+    /** Takes a token of `key`; returns false, taking nothing, when there is none. */
+    take: (key: string): boolean => {
       const now = clock.monotonic();
       let bucket = buckets.get(key);
       if (bucket === undefined) {
@@ -55,7 +49,9 @@ export const createTokenBuckets = ({
       bucket.tokens -= 1;
       return true;
     },
+    /** Returns the tokens that `key` has. */
     tokens,
-    waitMs: (key) => Math.max(0, Math.ceil(((1 - tokens(key)) / perSecond) * 1000)),
+    /** Returns the milliseconds after which `key` has a token. */
+    waitMs: (key: string) => Math.max(0, Math.ceil(((1 - tokens(key)) / perSecond) * 1000)),
   };
 };

@@ -11,23 +11,15 @@ export interface GrpcMessage {
   data: Uint8Array<ArrayBuffer>;
 }
 
-/** Cuts a stream of bytes into messages. */
-interface GrpcMessageReader {
-  /** Returns the messages that end in this chunk. Throws `tooLarge()` as soon as a length over the limit is known. */
-  push(chunk: Uint8Array<ArrayBuffer>): GrpcMessage[];
-  /** Returns the number of pushed bytes of the incomplete message, with its prefix; 0 after a whole message. */
-  incompleteBytes(): number;
-}
-
 const prefixBytes = 5;
 const compressedFlag = 1;
 
-/** Creates a reader of messages of at most `bytesMax`. It checks the length of a message before it buffers any of it. */
+/** Creates what cuts a stream of bytes into messages of at most `bytesMax`. It checks the length of a message before it buffers any of it. */
 export const createGrpcMessageReader = (
   bytesMax: number,
   buffers: BufferPool,
   tooLarge: () => Error,
-): GrpcMessageReader => {
+) => {
   const prefix = new Uint8Array(prefixBytes);
   let prefixRead = 0;
   let message: Uint8Array<ArrayBuffer> | undefined;
@@ -43,7 +35,8 @@ export const createGrpcMessageReader = (
   };
 
   return {
-    push(chunk) {
+    /** Returns the messages that end in this chunk. Throws `tooLarge()` as soon as a length over the limit is known. */
+    push: (chunk: Uint8Array<ArrayBuffer>): GrpcMessage[] => {
       const messages: GrpcMessage[] = [];
       let at = 0;
       while (at < chunk.length) {
@@ -66,6 +59,7 @@ export const createGrpcMessageReader = (
       }
       return messages;
     },
+    /** Returns the number of pushed bytes of the incomplete message, with its prefix; 0 after a whole message. */
     incompleteBytes: () => prefixRead + messageRead,
   };
 };

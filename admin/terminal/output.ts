@@ -38,23 +38,16 @@ export const printRows = async <Row>(
   await list.end();
 };
 
-/** Prints the rows of a list page by page. */
-interface ListPrinter<Row> {
-  print(rows: readonly Row[]): Promise<void>;
-  /** Ends the list. JSON is invalid without it, so that a reader notices a list that failed. */
-  end(): Promise<void>;
-}
-
-/** Creates a printer whose output is that of `printRows` for all rows. */
+/** Creates a printer of a list page by page, whose output is that of `printRows` for all rows. */
 export const createListPrinter = <Row>(
   { out }: HasOutput,
   { format }: OutputOptions,
   columns: readonly Column<Row>[],
-): ListPrinter<Row> => {
+) => {
   const all: Row[] = [];
   let printed = 0;
   return {
-    print: async (rows) => {
+    print: async (rows: readonly Row[]): Promise<void> => {
       // Not `push(...rows)`: an engine limits the number of arguments.
       if (format === "table") for (const row of rows) all.push(row);
       else if (format === "json")
@@ -67,7 +60,8 @@ export const createListPrinter = <Row>(
       else if (rows.length > 0) out.write(await yamlOf(rows));
       printed += rows.length;
     },
-    end: async () => {
+    /** Ends the list. JSON is invalid without it, so that a reader notices a list that failed. */
+    end: async (): Promise<void> => {
       if (format === "table")
         out.write(tableOf(linesOf(columns, all, { withTitles: true }), out.columns));
       else if (format === "json") out.write(printed === 0 ? "[]\n" : "\n]\n");

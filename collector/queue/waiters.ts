@@ -1,18 +1,11 @@
 import { QueueFullError } from "./errors.ts";
 
-/** Readers that wait for records above a sequence. */
-interface RecordWaiters {
-  /** Resolves when `notify` is called with a sequence above `sequence`; rejects with the signal's reason. */
-  wait(sequence: number, signal: AbortSignal): Promise<void>;
-  /** Wakes the readers that wait for a record up to `lastSequence`. */
-  notify(lastSequence: number): void;
-}
-
-/** Creates an empty list of readers. */
-export const createRecordWaiters = (): RecordWaiters => {
+/** Creates an empty list of readers that wait for records above a sequence. */
+export const createRecordWaiters = () => {
   let readers: { sequence: number; resolve(): void }[] = [];
   return {
-    wait: (sequence, signal) => {
+    /** Resolves when `notify` is called with a sequence above `sequence`; rejects with the signal's reason. */
+    wait: (sequence: number, signal: AbortSignal): Promise<void> => {
       if (signal.aborted) return Promise.reject(signal.reason);
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       const abort = () => {
@@ -30,7 +23,8 @@ export const createRecordWaiters = (): RecordWaiters => {
       readers.push(reader);
       return promise;
     },
-    notify: (lastSequence) => {
+    /** Wakes the readers that wait for a record up to `lastSequence`. */
+    notify: (lastSequence: number) => {
       const ready = readers.filter(({ sequence }) => sequence < lastSequence);
       if (ready.length === 0) return;
       readers = readers.filter(({ sequence }) => sequence >= lastSequence);

@@ -103,11 +103,7 @@ export const missingRecords = (
 type WatermarkState = Pick<QueueState, "nextSequence" | "records" | "ageMs" | "wallMs">;
 
 /** The watermark of an open queue. */
-export interface WatermarkWriter {
-  /** Adds the state after a commit, and the checkpoints that it changed. */
-  committed(state: WatermarkState, changed: readonly Checkpoint[]): void;
-  close(): void;
-}
+export type WatermarkWriter = ReturnType<typeof writeWatermark>;
 
 const markBytesMax = 1024 * 1024;
 
@@ -119,7 +115,7 @@ export const writeWatermark = (
   dir: string,
   state: WatermarkState,
   checkpoints: () => readonly Checkpoint[],
-): WatermarkWriter => {
+) => {
   const path = queueFiles(dir).watermark;
   let file: number | undefined;
   let bytes = 0;
@@ -162,7 +158,8 @@ export const writeWatermark = (
 
   attempt(() => rewrite(state));
   return {
-    committed: (line, changed) =>
+    /** Adds the state after a commit, and the checkpoints that it changed. */
+    committed: (line: WatermarkState, changed: readonly Checkpoint[]) =>
       attempt(() =>
         file === undefined || bytes >= rewriteAt ? rewrite(line) : write(line, changed),
       ),

@@ -193,15 +193,7 @@ type Slotted = (
 ) => Promise<ToolResult>;
 
 /** Runs few queries at a time; the others wait in order. */
-interface QueryQueue {
-  /** Runs `query` when its turn comes. Resolves with an error of code `too_many_queries` when that takes too long. */
-  run(signal: AbortSignal, query: Slotted): Promise<ToolResult>;
-  /** Aborts running and waiting queries, and resolves when none runs. */
-  close(): Promise<void>;
-}
-
-/** Creates the queue of one core. */
-const createQueryQueue = (): QueryQueue => {
+const createQueryQueue = () => {
   const closing = new AbortController();
   const waiting = new Set<() => void>();
   const running = new Set<Promise<unknown>>();
@@ -242,7 +234,8 @@ const createQueryQueue = (): QueryQueue => {
     }
   };
   return {
-    async run(callerSignal, query) {
+    /** Runs `query` when its turn comes. Resolves with an error of code `too_many_queries` when that takes too long. */
+    run: async (callerSignal: AbortSignal, query: Slotted): Promise<ToolResult> => {
       const signal = AbortSignal.any([callerSignal, closing.signal]);
       signal.throwIfAborted();
       if (!(await enter(signal)))
@@ -258,7 +251,8 @@ const createQueryQueue = (): QueryQueue => {
         running.delete(result);
       }
     },
-    async close() {
+    /** Aborts running and waiting queries, and resolves when none runs. */
+    close: async () => {
       closing.abort(new Error("core is stopping"));
       await Promise.allSettled(running);
     },

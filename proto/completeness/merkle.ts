@@ -14,22 +14,15 @@ export const leafHash = (sha256: Sha256, leaf: Uint8Array): Uint8Array =>
 const nodeHash = (sha256: Sha256, left: Uint8Array, right: Uint8Array): Uint8Array =>
   sha256(concatBytes([nodePrefix, left, right]));
 
-/** A tree that grows by leaves and keeps only the roots of its complete subtrees. */
-interface GrowingTree {
-  readonly size: number;
-  append(hash: Uint8Array): void;
-  root(): Uint8Array;
-}
-
-/** Creates an empty tree. */
-export const createTree = (sha256: Sha256): GrowingTree => {
+/** Creates an empty tree that grows by leaves and keeps only the roots of its complete subtrees. */
+export const createTree = (sha256: Sha256) => {
   const subtrees: { hash: Uint8Array; size: number }[] = [];
   let size = 0;
   return {
     get size() {
       return size;
     },
-    append(hash) {
+    append: (hash: Uint8Array) => {
       size += 1;
       let added = { hash, size: 1 };
       for (let left = subtrees.at(-1); left?.size === added.size; left = subtrees.at(-1)) {
@@ -62,15 +55,10 @@ const splitOf = (size: number): number => {
 };
 
 /** Creates proofs of a tree. */
-export interface TreeProver {
-  /** Returns the proof that the leaf at `index` is in the tree: from its sibling up to the root's child. */
-  inclusion(index: number): Uint8Array[];
-  /** Returns the proof that the tree continues the tree of its first `size` leaves. */
-  consistency(size: number): Uint8Array[];
-}
+export type TreeProver = ReturnType<typeof createProver>;
 
 /** Creates the prover of a tree of these leaf hashes. Caches computed nodes, so that further proofs are cheap. */
-export const createProver = (sha256: Sha256, hashes: readonly Uint8Array[]): TreeProver => {
+export const createProver = (sha256: Sha256, hashes: readonly Uint8Array[]) => {
   const known = new Map<number, Uint8Array>();
   const rootOf = (from: number, to: number): Uint8Array => {
     const leaf = hashes[from];
@@ -100,8 +88,10 @@ export const createProver = (sha256: Sha256, hashes: readonly Uint8Array[]): Tre
       : [...continues(size, { from: middle, to, isWhole: false }), rootOf(from, middle)];
   };
   return {
-    inclusion: (index) => include(index, 0, hashes.length),
-    consistency: (size) =>
+    /** Returns the proof that the leaf at `index` is in the tree: from its sibling up to the root's child. */
+    inclusion: (index: number) => include(index, 0, hashes.length),
+    /** Returns the proof that the tree continues the tree of its first `size` leaves. */
+    consistency: (size: number) =>
       size === 0 || size >= hashes.length
         ? []
         : continues(size, { from: 0, to: hashes.length, isWhole: true }),
