@@ -1,4 +1,11 @@
-import { isSameEntry, missingBetween, timeOfCursor } from "./cursor.ts";
+/*
+ * Takes each entry that `journalctl` prints once, and notices what is missing. journald copies its runtime journal to disk under new numbers,
+ * and gives all lines that arrive together one time. `journalctl` orders entries with numbers of different lines by time, then by hash: near
+ * the copies, it repeats entries and passes over others. Therefore:
+ * - Time does not go back within a boot: an entry of an earlier time is a copy, and so are as many of the last time as were taken of that.
+ * - Where a boot goes on in another line, `journalctl` begins again at the cursor: once the first line is gone, it prints all entries of that
+ *   time. If it prints the same entry again, of a later time, then that does follow.
+ */
 import { fieldText, type JournalEntry } from "./export-format.ts";
 
 /** Entries that were deleted before they were read: between two times, and how many if that is known. */
@@ -10,41 +17,149 @@ export interface JournalGap {
 
 /** What was read of a journal at once. */
 export interface JournalBatch {
-  readonly entries: readonly JournalEntry[];
-  readonly gaps: readonly JournalGap[];
-  readonly malformed: number;
-  /** The cursor of the last one; empty before the first entry of a journal. */
-  readonly cursor: string;
+  readonly entries: JournalEntry[];
+  readonly gaps: JournalGap[];
+  malformed: number;
+  /** How many copies were left out. */
+  repeated: number;
+  /** The cursor of an entry of another line, before which `journalctl` has to begin again. */
+  moved: string | undefined;
+  /** Where to read on; empty before the first entry of a journal. */
+  cursor: string;
 }
 
-/** Returns a function that takes what `journalctl` prints from a cursor on, and returns what is new of it and what is missing. */
-export const createJournalReading = (start: string) => {
-  let cursor = start;
-  /** Whether the journal has the entry of `start`: it comes first then. */
-  let isFound: boolean | undefined = start === "" ? true : undefined;
+/** What a cursor says of its entry. */
+interface Position {
+  readonly cursor: string;
+  /** Entries of one line of journal files have rising numbers, without a hole. */
+  readonly line: string;
+  readonly number: number;
+  readonly boot: string;
+  readonly sinceBootUs: number;
+  readonly atMs: number;
+  readonly hash: string;
+  /** Which one it is of the entries of its line and time, from 1 on. It is our part of a cursor: `journalctl` ignores it. */
+  ordinal: number;
+}
 
-  const gapBefore = (next: string): JournalGap[] => {
-    const missing = cursor === "" ? 0 : missingBetween(cursor, next, isFound ?? false);
-    if (missing === 0) return [];
-    return [{ entries: missing, fromMs: timeOfCursor(cursor), toMs: timeOfCursor(next) }];
-  };
+const cursorForm =
+  /^(?<cursor>s=(?<line>[^;]*);i=(?<number>[\da-f]+);b=(?<boot>[^;]*);m=(?<since>[\da-f]+);t=(?<at>[\da-f]+);x=(?<hash>[^;]*))(?:;n=(?<ordinal>\d+))?$/;
+/** The last time of a `Date`. */
+const timeMsMax = 8.64e15;
 
-  return (printed: readonly JournalEntry[]): JournalBatch => {
-    const entries: JournalEntry[] = [];
-    const gaps: JournalGap[] = [];
-    let malformed = 0;
-    for (const entry of printed) {
-      const next = fieldText(entry, "__CURSOR");
-      // An entry that lost its cursor leaves a hole before the next one.
-      if (next === undefined) continue;
-      if (isFound !== undefined || !isSameEntry(cursor, next)) {
-        gaps.push(...gapBefore(next));
-        if (entry.isMalformed) malformed += 1;
-        else entries.push(entry);
-      }
-      isFound = true;
-      cursor = next;
-    }
-    return { entries, gaps, malformed, cursor };
+const parseCursor = (text: string): Position | undefined => {
+  const parts = cursorForm.exec(text)?.groups;
+  if (parts === undefined) return undefined;
+  const { cursor = "", line = "", boot = "", hash = "" } = parts;
+  return {
+    cursor,
+    line,
+    number: Number(`0x${parts.number}`),
+    boot,
+    sinceBootUs: Number(`0x${parts.since}`),
+    atMs: Math.min(Number(`0x${parts.at}`) / 1000, timeMsMax),
+    hash,
+    ordinal: Number(parts.ordinal ?? 1),
   };
 };
+
+/** Returns the time of the entry that a cursor names, in milliseconds; 0 if it does not say. */
+export const timeOfCursor = (cursor: string): number => parseCursor(cursor)?.atMs ?? 0;
+
+/** So many lines are remembered: a directory may have the journals of many hosts. */
+const linesMax = 1_000;
+
+/**
+ * Returns a function that takes what a run of `journalctl` prints from a cursor on, and returns what is new of it and what is missing. `moved`
+ * is that of the run before; null if a move does not end, so that a gap of unknown size is all that can be said of it.
+ */
+export const createJournalReading = (start: string, moved?: string | null) => {
+  /** The last entry that was taken. */
+  let last = parseCursor(start);
+  /** Whether the run has printed that one in its line. */
+  let isOwn = false;
+  /** Whether the run has printed that one, or a copy: what is printed next follows it. */
+  let isConnected = start === "";
+  /** Whether the run goes on although a move may hide entries, and whether that is a gap already. */
+  let isMerged = false;
+  let isTold = false;
+  /** The last printed entry of each line. */
+  const lines = new Map<string, Position>();
+
+  const locate = (entry: JournalEntry): Position | undefined => {
+    const next = parseCursor(fieldText(entry, "__CURSOR") ?? "");
+    const before = next && lines.get(next.line);
+    if (before && before.boot === next.boot && before.sinceBootUs === next.sinceBootUs)
+      next.ordinal = before.ordinal + (before.number === next.number ? 0 : 1);
+    return next;
+  };
+  const remember = (position: Position) => {
+    lines.set(position.line, position);
+    const [oldest] = lines.keys();
+    if (lines.size > linesMax && oldest !== undefined) lines.delete(oldest);
+  };
+
+  /** Whether other entries may be between the last one and this one of another line. */
+  const isMoved = (next: Position, laterUs: number): boolean => {
+    if (!isOwn || last?.line === next.line) return false;
+    // Users have files of their own: their lines may differ while they share the numbers.
+    const follows = next.number === (last?.number ?? 0) + 1 || next.cursor === moved;
+    return laterUs === 0 || !follows;
+  };
+  const judge = (next: Position): "new" | "copy" | "last" | "moved" => {
+    if (last?.boot !== next.boot) return "new";
+    const laterUs = next.sinceBootUs - last.sinceBootUs;
+    if (laterUs < 0) return "copy";
+    if (isMoved(next, laterUs)) {
+      if (moved !== null) return "moved";
+      isMerged = true;
+    }
+    if (laterUs > 0 || next.ordinal > last.ordinal) return "new";
+    return next.ordinal === last.ordinal && next.hash === last.hash ? "last" : "copy";
+  };
+  const missingBefore = (next: Position): number | undefined => {
+    if (last?.boot === next.boot && last.number + 1 === next.number) return 0;
+    const before = lines.get(next.line);
+    if (before && before.number < next.number) return next.number - before.number - 1;
+    return isConnected ? 0 : undefined;
+  };
+  const take = (entry: JournalEntry, next: Position, batch: JournalBatch) => {
+    const entries = isMerged && !isTold ? undefined : missingBefore(next);
+    isTold = isMerged;
+    if (entries !== 0) batch.gaps.push({ entries, fromMs: last?.atMs ?? 0, toMs: next.atMs });
+    if (entry.isMalformed) batch.malformed += 1;
+    else batch.entries.push(entry);
+    last = next;
+  };
+
+  if (last) remember(last);
+  return (printed: readonly JournalEntry[]): JournalBatch => {
+    const batch = emptyBatch(start);
+    for (const entry of printed) {
+      const next = locate(entry);
+      // An entry that lost its cursor leaves a hole before the next one.
+      if (next === undefined) continue;
+      const judgement = judge(next);
+      if (judgement === "moved") {
+        batch.moved = next.cursor;
+        break;
+      }
+      if (judgement === "new") take(entry, next, batch);
+      if (judgement === "copy") batch.repeated += 1;
+      else isConnected = true;
+      isOwn ||= last?.line === next.line && last.number === next.number;
+      remember(next);
+    }
+    if (last) batch.cursor = `${last.cursor};n=${last.ordinal}`;
+    return batch;
+  };
+};
+
+const emptyBatch = (cursor: string): JournalBatch => ({
+  entries: [],
+  gaps: [],
+  malformed: 0,
+  repeated: 0,
+  moved: undefined,
+  cursor,
+});

@@ -1,4 +1,4 @@
-import { rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { beforeEach, describe, expect, it } from "vitest";
 import { lines } from "#tests/collector/support/file-source.ts";
 import { createTestJournal, cursorOf, exported } from "#tests/collector/support/journal.ts";
@@ -133,13 +133,13 @@ describe("losses", () => {
     journal.write(1, 1, { PRIORITY: "3" });
     journal.write(2, 9, { PRIORITY: "6" });
     const source = await journal.start({ priority: "err" });
-    await expectTexts(lines(1, 1));
-    await eventually(() => expect(journal.runs()).toHaveLength(1));
+    journal.write(10, 10, { PRIORITY: "3" });
+    await expectTexts(["line 1", "line 10"]);
     await source.stop();
     journal.vacuum();
-    journal.write(10, 10, { PRIORITY: "3" });
+    journal.write(11, 11, { PRIORITY: "3" });
     await journal.start({ priority: "err" });
-    await expectTexts(["line 1", "line 10"]);
+    await expectTexts(["line 1", ...lines(10, 11)]);
     expect(gaps()).toBe(0);
   });
 
@@ -179,6 +179,17 @@ describe("losses", () => {
     await journal.start();
     await expectTexts(lines(1, 3));
     expect(gaps()).toBe(0);
+  });
+
+  it("are none where the same boot goes on in other files", async () => {
+    journal.write(1, 3);
+    const source = await journal.start();
+    await expectTexts(lines(1, 3));
+    const others = [14, 15].map((number) => exported(number).replace("s=a1", "s=c3")).join("");
+    appendFileSync(journal.file("journal"), others);
+    await expectTexts([...lines(1, 3), ...lines(14, 15)]);
+    expect(journal.runs()).toHaveLength(2);
+    expect(source.counters?.()).toMatchObject({ gaps: 0, failures: 0 });
   });
 
   it("of an entry that cannot be read to its end are counted as refused", async () => {

@@ -2,8 +2,8 @@
  * A `journald` source: runs `journalctl` and stores what it prints. Invariants:
  * - The cursor of the last entry is stored in one transaction with the records before it. After a stop, a crash or a failed append,
  *   `journalctl` begins with that entry again, so that none is stored twice or passed over.
- * - What it prints first is that entry, or entries were deleted; so they were where the numbers of entries have a hole. `--after-cursor` would
- *   hide the first, and a selection by `journalctl` the second. `--merge` is what lets `--follow` read earlier boots.
+ * - What it prints first is that entry or a copy of it, or entries were deleted; so they were where the numbers of entries have a hole.
+ *   `--after-cursor` would hide the first, and a selection by `journalctl` the second. `--merge` is what lets `--follow` read earlier boots.
  * - `journalctl` waits while an append waits for room in the queue.
  */
 import { readFile } from "node:fs/promises";
@@ -13,9 +13,13 @@ import type { Checkpoint, NewRecord } from "#collector/queue/record.ts";
 import { createReportedFault } from "#collector/queue/reported-fault.ts";
 import { dayMs, minuteMs, rfc3339 } from "#kit/clock.ts";
 import type { PositionedSourceDependencies, Source, SourceWarning } from "../source.ts";
-import { timeOfCursor } from "./cursor.ts";
 import { createExportParser, fieldText, type JournalEntry } from "./export-format.ts";
-import { createJournalReading, type JournalBatch, type JournalGap } from "./journal-reading.ts";
+import {
+  createJournalReading,
+  type JournalBatch,
+  type JournalGap,
+  timeOfCursor,
+} from "./journal-reading.ts";
 import { createJournalFilter, type JournaldConfig, lineKind, recordOf } from "./journal-record.ts";
 import { runJournalctl } from "./journalctl.ts";
 
@@ -30,6 +34,17 @@ const name = "journald";
 const firstPauseMs = 1_000;
 /** How often the cursor is stored while no entry is selected. */
 const saveMs = 10_000;
+
+/** Ends a run of `journalctl` where journald has moved entries to other files. */
+class JournalMoved extends Error {
+  readonly before: string;
+  constructor(before: string) {
+    super("journald has moved entries to other files");
+    this.before = before;
+  }
+}
+/** So often `journalctl` begins again to wait for the end of a move: for a minute, by the pauses. */
+const movesMax = 6;
 
 /** Follows a journal, and starts `journalctl` again whenever it ends. */
 export const createJournaldSource = (
@@ -68,27 +83,39 @@ export const createJournaldSource = (
     return last;
   };
 
-  const follow = async () => {
+  const follow = async (moved: string | null | undefined) => {
     const start = storing.cursor() ?? (config.startAt === "end" ? await findLast() : "");
     await storing.begin(start);
-    const read = createJournalReading(start);
+    const read = createJournalReading(start, moved);
     const options = ["--follow", "--merge", "--no-tail", ...(start ? [`--cursor=${start}`] : [])];
     isReading = true;
-    await print(options, (entries) => storing.store(read(entries)));
+    await print(options, async (entries) => {
+      const batch = read(entries);
+      await storing.store(batch);
+      if (batch.moved !== undefined) throw new JournalMoved(batch.moved);
+    });
     throw new Error("journalctl ended");
   };
 
+  /** Reports a failure. Returns what the next run has to know of a move. */
+  const endRun = (error: unknown, pauses: number): string | null | undefined => {
+    if (error instanceof JournalMoved) return pauses < movesMax ? error.before : null;
+    failures += 1;
+    fault.failed(error, config.directory);
+    log.error({ err: error, source: name }, "the journal cannot be read or stored; retrying");
+    return undefined;
+  };
+
   const run = async () => {
+    let moved: string | null | undefined;
     for (let pauses = 0; !signal.aborted; pauses += 1) {
       const { stored } = storing.counters();
       try {
-        await follow();
+        await follow(moved);
       } catch (error) {
         isReading = false;
         if (signal.aborted || error instanceof QueueClosedError) break;
-        failures += 1;
-        fault.failed(error, config.directory);
-        log.error({ err: error, source: name }, "the journal cannot be read or stored; retrying");
+        moved = endRun(error, pauses);
       }
       if (storing.counters().stored > stored) pauses = 0;
       await clock
@@ -138,7 +165,15 @@ const createStoring = (
   const { directory = "", namespace = "", units, identifiers, priority } = config;
   const journal = `${directory}\n${namespace}\n`;
   const key = journal + JSON.stringify([units, identifiers, priority]);
-  const counts = { stored: 0, dropped: 0, gaps: 0, lost_entries: 0, malformed: 0, cut_fields: 0 };
+  const counts = {
+    stored: 0,
+    dropped: 0,
+    gaps: 0,
+    lost_entries: 0,
+    repeated: 0,
+    malformed: 0,
+    cut_fields: 0,
+  };
   let cursor = findCursor(checkpoints(name), journal, key);
   let savedCursor = checkpoints(name).get(key);
   let savedAt = clock.monotonic();
@@ -180,7 +215,8 @@ const createStoring = (
     begin: async (start: string) => {
       if (savedCursor === undefined) await put([], start);
     },
-    store: async ({ entries, gaps, malformed, cursor: next }: JournalBatch) => {
+    store: async ({ entries, gaps, malformed, repeated, cursor: next }: JournalBatch) => {
+      counts.repeated += repeated;
       const selected = entries.filter(selects);
       const isDue = clock.monotonic() - savedAt >= saveMs;
       if (selected.length + gaps.length + malformed === 0 && !isDue) {
