@@ -22,7 +22,7 @@ export const assembleCore = (parts: Pick<Core, OwnParts> & Partial<Core>): Core 
     observe: unobserved,
     tracer: untraced,
     codec: zstdCodec,
-    objects: createNodeObjectReader(db),
+    objects: createNodeObjectReader(db, config.storeKeys),
     signer: null,
     watches: config.watches,
     chat: null,

@@ -6,6 +6,7 @@ import { hourMs, systemClock } from "#kit/clock.ts";
 import { timeAt } from "#proto/fleet-health/query-language/quantities.ts";
 import { type MigratedCore, operatorName, withDatabase, withMigratedCore } from "./command-core.ts";
 import type { CoreConfig } from "./config/core-config.ts";
+import type { StoreKeys } from "./config/store-config.ts";
 import { verifyAudit } from "./domain/audit/chain.ts";
 import { blockFileName } from "./domain/completeness/block-file.ts";
 import { exportStatement } from "./domain/completeness/export-statement.ts";
@@ -39,7 +40,7 @@ import { dropTelemetryTable, TableRefused } from "./store/ingest/telemetry-table
 export const serverUsage = `svc-server: core of the collector fleet
 
   svc-server                serve, configured by the environment (docs/configuration.md)
-  svc-server check-config   check the environment and its files and exit: 0, or 78 with every fault by name
+  svc-server check-config   check the environment, its files and the object store, and exit: 0, or 78 with every fault by name
   svc-server confirm-access [--all | ADDRESS…]   after a restore: list the people whose access is held, or confirm it (docs/backup.md)
   svc-server hold-access    after a restore that core cannot notice: hold all access until the directory states it again
   svc-server confirm-clock  the database's clock is right: end a pause of retention, and drop expired days each hour for a day
@@ -61,7 +62,8 @@ export const databaseCommands = (
   "hold-access": holdAccessCommand,
   "confirm-clock": confirmClockCommand,
   envelopes: (config) => envelopesCommand(config, args),
-  "export-completeness": (config) => withDatabase(config, ({ db }) => exportCompleteness(db, args)),
+  "export-completeness": (config) =>
+    withDatabase(config, ({ db }) => exportCompleteness(db, config.storeKeys, args)),
 });
 
 /** Recomputes the audit chain and prints the result as one JSON object. */
@@ -157,7 +159,7 @@ const copyToTable = async (core: MigratedCore, request: CopyRequest) => {
     process.stderr.write(`a stored block is damaged: ${describeDamage(block)}\n`);
   };
   const copy = { ...request, onDamaged };
-  const objects = createNodeObjectReader(core.db);
+  const objects = createNodeObjectReader(core.db, core.config.storeKeys);
   const readers = { ...core, codec: zstdCodec, objects };
   const envelopes = await copyTelemetry(readers, copy, operatorName());
   printResult({ table: request.table, envelopes, damaged_blocks: damaged });
@@ -198,12 +200,16 @@ const statementUsage = `svc-server export-completeness HOUR [--host HOST] [--acc
 `;
 
 /** Writes the file of a statement. Returns 1 if the hour has none, or its lines were dropped. */
-const exportCompleteness = async (db: Database, args: readonly string[]): Promise<number> => {
+const exportCompleteness = async (
+  db: Database,
+  keys: StoreKeys,
+  args: readonly string[],
+): Promise<number> => {
   const order = readOrder(args);
   if (order === null) return printUsage(statementUsage);
   const { blocks, ...statement } = order;
   if (blocks !== undefined) await mkdir(blocks, { recursive: true, mode: 0o700 });
-  const onBlock = blocks === undefined ? undefined : blockWriter(db, blocks);
+  const onBlock = blocks === undefined ? undefined : blockWriter(db, blocks, keys);
   const parts = exportStatement({ db, codec: zstdCodec }, { ...statement, onBlock });
   try {
     await pipeline(Readable.from(parts), process.stdout, { end: false });
@@ -218,8 +224,8 @@ const exportCompleteness = async (db: Database, args: readonly string[]): Promis
 };
 
 /** Creates the function that writes blocks to files of a directory. The file of a damaged one is missing. */
-const blockWriter = (db: Database, directory: string) => {
-  const objects = createNodeObjectReader(db);
+const blockWriter = (db: Database, directory: string, keys: StoreKeys) => {
+  const objects = createNodeObjectReader(db, keys);
   return async (queueId: Uint8Array, block: RangeBlock): Promise<void> => {
     const stored = { ...block, digest: joinDigest(block) };
     const [read = stored] = await objects.withData([stored]);

@@ -331,7 +331,7 @@ export const runServer = (
   const commands = databaseCommands(args);
   const parse = Object.hasOwn(commands, command ?? "") ? parseCommandConfig : parseCoreConfig;
   return runConfigured(
-    { usage: serverUsage, parse, load: loadCoreFiles, serve, commands },
+    { usage: serverUsage, parse, load: loadCoreFiles, check: checkCoreStore, serve, commands },
     { command, env: process.env },
   );
 };
@@ -356,6 +356,13 @@ export const loadCoreFiles = async (config: CoreConfig, log: Log) => {
   });
   const { files, variables } = loaded;
   return { ...loaded, followed: [...files.all, ...variables.followed], cryptography };
+};
+
+const checkCoreStore = async ({ ingest }: CoreConfig) => {
+  if (ingest === null || ingest.store.kind === "postgres") return [];
+  const { location, keys } = ingest.store;
+  const { checkStore } = await import("./node/objects/open-store.ts");
+  return checkStore(location, { keys, clock: systemClock, entropy: systemEntropy });
 };
 
 type LoadedCore = Awaited<ReturnType<typeof loadCoreFiles>>;

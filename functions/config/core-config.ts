@@ -42,7 +42,13 @@ import {
   directoryConfigOf,
   directoryVariables,
 } from "./directory-config.ts";
-import { storeConfigOf, storeVariables } from "./store-config.ts";
+import {
+  storeConfigOf,
+  storeFaults,
+  storeKeysOf,
+  storeVariables,
+  storeWarnings,
+} from "./store-config.ts";
 import { watchVariables } from "./watch-config.ts";
 import { workloadVariables } from "./workload-config.ts";
 
@@ -309,6 +315,7 @@ type CoreValues = ValuesOf<typeof coreVariables>;
 /** Adds the faults between variables that belong to no part of the config. */
 const addFaultsBetween = (env: Environment, faults: ConfigFault[]) => {
   directoryConfigFaults(env, faults);
+  storeFaults(env, faults);
   chatFaults(env, faults);
   tracesFaults(env, faults);
   requireWith(env, faults, "SVC_LICENSE", "SVC_LICENSE_PUBLIC_KEY_FILE");
@@ -396,6 +403,7 @@ const coreConfigOf = (
     ? { token: values.SVC_LICENSE, publicKeyFile: values.SVC_LICENSE_PUBLIC_KEY_FILE ?? "" }
     : null,
   ingest: ingestConfigOf(values),
+  storeKeys: storeKeysOf(values),
   /** How long the states of hosts' hours are kept. */
   accountRetentionDays: values.SVC_ACCOUNT_RETENTION_DAYS,
   /** Core considers a queue that it has not seen for so long lost: it binds no further hour. */
@@ -463,6 +471,7 @@ export const parseCoreConfig = (
   const warnings = [
     ...warnOfUnknown(env, "SVC_", known),
     ...warnOfShadowed(env, coreVariables),
+    ...storeWarnings(values),
     ...chatWarnings(values),
   ];
   if (config.revocationGap !== null) warnings.push(config.revocationGap);
@@ -470,7 +479,7 @@ export const parseCoreConfig = (
 };
 
 /** The variables that commands use. */
-const ofCommands = /^SVC_(AUTH_TOKEN|DATABASE|DIRECTORY|TENANT)_/;
+const ofCommands = /^(AWS|SVC_(AUTH_TOKEN|DATABASE|DIRECTORY|INGEST_STORE|TENANT))_/;
 
 /** Parses the variables that a command on the database needs, so that a fault of others, such as of watches, cannot stop it. */
 export const parseCommandConfig: typeof parseCoreConfig = (env, readFile) =>

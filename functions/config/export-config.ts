@@ -20,6 +20,7 @@ import {
   TextVariable,
 } from "#kit/variables.ts";
 import { coreVariables, variablesOfOthers } from "./core-config.ts";
+import { storeKeysOf, storeKeyVariables } from "./store-config.ts";
 
 /** The signals of OTLP, as its paths name them. */
 const exportSignals = ["traces", "logs", "metrics"] as const;
@@ -106,6 +107,7 @@ const variables = {
   SVC_DATABASE_SESSION_URL: coreVariables.SVC_DATABASE_SESSION_URL,
   SVC_DATABASE_PASSWORD_COMMAND: coreVariables.SVC_DATABASE_PASSWORD_COMMAND,
   SVC_LOG_LEVEL: coreVariables.SVC_LOG_LEVEL,
+  ...storeKeyVariables,
   ...exportVariables,
 };
 
@@ -148,6 +150,7 @@ const exportConfigOf = (values: ExportValues, files: readonly VariableFile[]) =>
     databaseUrl: values.SVC_DATABASE_URL,
     databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
     databasePasswordCommand: values.SVC_DATABASE_PASSWORD_COMMAND ?? null,
+    storeKeys: storeKeysOf(values),
     /** The name of the position: one for each backend. */
     name: values.SVC_EXPORT_NAME,
     start: values.SVC_EXPORT_START,

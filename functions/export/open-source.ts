@@ -186,7 +186,7 @@ const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes
 
 /** Creates the source that the configuration names. */
 export const createSource = (
-  { name, start, bufferBytesMax }: ExportConfig,
+  { name, start, bufferBytesMax, storeKeys }: ExportConfig,
   {
     db,
     sessions,
@@ -213,7 +213,7 @@ export const createSource = (
       chunkBytes: Math.min(chunkBytesMax, bufferBytesMax / chunksInMemory),
       silenceMs,
       codec: zstdCodec,
-      objects: createNodeObjectReader(db),
+      objects: createNodeObjectReader(db, storeKeys),
       connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
       disconnect: destroyClient,
       onDamaged: (block) =>

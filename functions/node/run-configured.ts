@@ -25,6 +25,8 @@ interface ConfiguredProgram<Config extends { logLevel: string }, Loaded> {
    * configurations. Throws `ConfigError`.
    */
   load(config: Config, log: Log): Promise<Loaded>;
+  /** Tries what `check-config` can try beyond that. Returns warnings. Throws `ConfigError`. */
+  check?(config: Config): Promise<readonly string[]>;
   /** Runs without a command, until SIGTERM or SIGINT. */
   serve(config: Config, log: Log, loaded: Loaded): Promise<void>;
   /** Further commands by name; each returns an exit code. Every program has `check-config`. */
@@ -36,7 +38,7 @@ interface ConfiguredProgram<Config extends { logLevel: string }, Loaded> {
  * a `StartFault`, or after an error that nothing caught; 2 for an unknown command. Throws any other error.
  */
 export const runConfigured = async <Config extends { logLevel: string }, Loaded>(
-  { usage, parse, load, serve, commands = {} }: ConfiguredProgram<Config, Loaded>,
+  { usage, parse, load, check, serve, commands = {} }: ConfiguredProgram<Config, Loaded>,
   { command, env }: { command: string | undefined; env: Environment },
 ): Promise<number> => {
   if (command !== undefined && command !== "check-config" && !Object.hasOwn(commands, command))
@@ -44,8 +46,10 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
   try {
     const { config, warnings } = parse(env, (path) => readTrustedFile(path).toString("utf8"));
     if (command === "check-config") {
-      for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
+      const warn = (warning: string) => process.stderr.write(`warning: ${warning}\n`);
+      warnings.forEach(warn);
       await load(config, createStdoutLog("silent"));
+      (await check?.(config))?.forEach(warn);
       process.stdout.write("configuration is valid\n");
       return 0;
     }

@@ -7,9 +7,9 @@ import type { Entropy } from "#kit/entropy.ts";
 import { readRetryAfter } from "#kit/retry-after.ts";
 import { ObjectStoreUnavailable } from "./object-store.ts";
 
-/** An attempt ends after so long, a call with all its attempts after three times as long. */
+/** An attempt ends after so long. */
 export const attemptMs = 20_000;
-const callMs = 3 * attemptMs;
+const callMsMax = 60_000;
 const backoff = { baseMs: 100, capMs: 5_000 };
 /** The largest document: a listing of 1,000 names. */
 const documentBytesMax = 4 * 1024 * 1024;
@@ -60,6 +60,8 @@ export interface S3Needs {
   credentials: S3CredentialSource;
   clock: Clock;
   entropy: Entropy;
+  /** A call fails after so long, with all its attempts. */
+  callMs?: number | undefined;
 }
 
 /**
@@ -129,7 +131,8 @@ const isPassing = ({ status, error }: S3Response) =>
  * Creates the function that sends signed requests. It repeats those that fail for now, with backoff, and once those that fail by the clock or the
  * key. Returns a success or an expected error, and throws `ObjectStoreUnavailable` for any other.
  */
-export const createS3Caller = (place: S3Place, { send, credentials, clock, entropy }: S3Needs) => {
+export const createS3Caller = (place: S3Place, needs: S3Needs) => {
+  const { send, credentials, clock, entropy, callMs = callMsMax } = needs;
   /** How far the store's clock is ahead of this machine's. */
   let aheadMs = 0;
 

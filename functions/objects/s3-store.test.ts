@@ -166,7 +166,7 @@ it("calls an object missing only where the bucket answers so", async () => {
 
 it("names what the bucket does to objects", async () => {
   const { state, store } = start();
-  state.putHeaders = {
+  state.objectHeaders = {
     "x-amz-version-id": "3sL4kqtJlcpXroDTDmJ+rmSpXd3dIbrHY",
     "x-amz-expiration": 'expiry-date="Fri, 21 Dec 2026 00:00:00 GMT", rule-id="a day"',
   };
@@ -175,7 +175,7 @@ it("names what the bucket does to objects", async () => {
     expect.stringContaining("keeps versions"),
     expect.stringContaining("deletes objects"),
   ]);
-  state.putHeaders = { "x-amz-version-id": "null" };
+  state.objectHeaders = { "x-amz-version-id": "null" };
   await store.put("o/b", [bytes]);
   expect(store.hazards()).toEqual([]);
 });

@@ -37,24 +37,24 @@ export const createS3Store = (place: S3Place, needs: S3Needs): ObjectStore => {
     const isTail = "last" in range;
     const length = isTail ? range.last : range.length;
     const bounds = isTail ? `-${length}` : `${range.offset}-${range.offset + length - 1}`;
-    const { error, bytes } = await call({
+    const response = await call({
       method: "GET",
       key: place.prefix + name,
       headers: { range: `bytes=${bounds}` },
       bytesMax: Math.max(length, 64 * 1024),
       expects: ["NoSuchKey", "InvalidRange"],
     });
+    const { error, bytes } = response;
     if (error === "NoSuchKey") throw new ObjectMissing(name);
+    noteHazards(response);
     if (error !== "" || (!isTail && bytes.length !== length)) throw new ObjectChanged(name);
     return bytes;
   };
 
   const put: ObjectStore["put"] = async (name, parts, signal) => {
     const body = concatBytes(parts);
-    const digest = await sha256(body);
     const headers = {
-      "x-amz-content-sha256": digest.toHex(),
-      "x-amz-checksum-sha256": digest.toBase64(),
+      "x-amz-content-sha256": (await sha256(body)).toHex(),
       ...(isConditional && { "if-none-match": "*" }),
     };
     const request = { method: "PUT" as const, key: place.prefix + name, headers, body };
@@ -121,10 +121,13 @@ const readListing = (xml: string, prefixLength: number) => {
     ? (key: string) => decodeURIComponent(key.replaceAll("+", " "))
     : (key: string) => key;
   return {
-    objects: Array.from(xml.matchAll(/<Contents>.*?<\/Contents>/gs), ([text]) => ({
-      name: decode(/<Key>(.*?)<\/Key>/s.exec(text)?.[1] ?? "").slice(prefixLength),
-      bytes: Number(/<Size>(\d+)<\/Size>/.exec(text)?.[1]),
-    })),
+    objects: xml
+      .split("<Contents>")
+      .slice(1)
+      .map((text) => ({
+        name: decode(/<Key>([^<]*)<\/Key>/.exec(text)?.[1] ?? "").slice(prefixLength),
+        bytes: Number(/<Size>(\d+)<\/Size>/.exec(text)?.[1]),
+      })),
     isTruncated: xml.includes("<IsTruncated>true</IsTruncated>"),
   };
 };

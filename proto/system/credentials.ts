@@ -197,6 +197,13 @@ export const credentials = {
     change: "two secrets, then one",
     docs: "watches.md#webhook",
   },
+  store_key: {
+    what: "key of the bucket of telemetry",
+    variables: ["SVC_INGEST_STORE_CREDENTIALS"],
+    ending: "issuer",
+    change: "at the store, then its file",
+    docs: "ingest-stores.md#keys",
+  },
   traces_headers: {
     what: "token of the receiver of traces",
     variables: ["SVC_TRACES_HEADERS"],

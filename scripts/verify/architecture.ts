@@ -52,7 +52,7 @@ export const parts: readonly Part[] = [
   { name: "metrics", paths: ["functions/counted-metrics.ts"], imports: [] },
   {
     name: "config",
-    imports: leaves,
+    imports: [...leaves, "objects"],
   },
   {
     name: "core",

@@ -181,8 +181,24 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_QUEUE_LOST_AFTER_DAYS: integer(7, 1, 400),
   SVC_STATE_RETENTION_DAYS: integer(90, 1, 400),
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: integer(50, 1, 10_000),
-  SVC_INGEST_STORE: behavior("postgres", same("directory:/data"), {
-    "must be postgres or directory:/path": ["directory:data", "s3"],
+  SVC_INGEST_STORE: behavior("postgres", same("directory:/data", "s3://bucket/prefix"), {
+    "must be postgres, directory:/path, or s3:": ["directory:data", "s3", "s3://bucket?endpoint=x"],
+  }),
+  SVC_INGEST_STORE_CREDENTIALS: optional(
+    {
+      "aws_access_key_id=a aws_secret_access_key=b": { accessKeyId: "a", secretAccessKey: "b" },
+      "[default]\naws_access_key_id = a\naws_secret_access_key = b\naws_session_token = c": {
+        accessKeyId: "a",
+        secretAccessKey: "b",
+        sessionToken: "c",
+      },
+    },
+    { "must be aws_access_key_id=": ["a:b", "aws_access_key_id=a"] },
+  ),
+  AWS_ROLE_ARN: text(undefined, "arn:aws:iam::1:role/core"),
+  AWS_WEB_IDENTITY_TOKEN_FILE: path,
+  AWS_ENDPOINT_URL_STS: optional(same("https://sts.example.com"), {
+    "must be an https:// URL": ["http://sts.example.com"],
   }),
   SVC_ENROLLMENT_SIGNER_MODE: choice(undefined, ["local-ca", "external-command"], "remote"),
   SVC_ENROLLMENT_SIGNER_COMMAND: optional(same("/usr/bin/sign"), {

@@ -25,6 +25,7 @@ import { newFolder } from "../support/new-folder.ts";
 const readAtUse: Readonly<Record<string, string>> = {
   SVC_DIRECTORY_FILE: "functions/jobs/run-directory-sync.test.ts",
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "functions/jobs/run-directory-sync.test.ts",
+  AWS_WEB_IDENTITY_TOKEN_FILE: "functions/node/objects/open-store.test.ts",
   SVC_ADMIN_TOKEN_FILE: "each command of svc-admin",
   SVC_ENV_FILE: "Compose",
 };
@@ -63,6 +64,7 @@ const contentsOf = ({ ingest, enrollmentCa, serverCaFile }: LabPki) => {
     SVC_ENROLLMENT_CA_CERT_FILE: textOf(enrollmentCa.certFile),
     SVC_ENROLLMENT_CA_KEY_FILE: textOf(enrollmentCa.keyFile),
     SVC_INFERENCE_API_KEY_FILE: "a key",
+    SVC_INGEST_STORE_CREDENTIALS_FILE: "aws_access_key_id=a aws_secret_access_key=b",
     SVC_WATCH_RECEIVERS_FILE: "{web_url: 'https://fleet.test', receivers: []}",
     SVC_TRACES_HEADERS_FILE: "name=value",
     SVC_EXPORT_HEADERS_FILE: "name=value",
@@ -178,6 +180,7 @@ it("lists the others with a reason, and knows every variable that a program's so
 
 /** Variables that name or hold nothing that ends, with the reason. */
 const notInCalendar: Readonly<Record<string, string>> = {
+  AWS_WEB_IDENTITY_TOKEN_FILE: "of the platform, which keeps it new",
   SVC_DIRECTORY_FILE: "people and groups",
   SVC_WORKLOAD_ISSUERS: "issuers and rules; their keys are at the issuers",
   SVC_LICENSE_PUBLIC_KEY_FILE: "of who issues licenses",

@@ -49,7 +49,7 @@ export const createS3Model = (clock: { now(): number }) => {
     isConditional: true,
     /** Keys that listings do not show yet. */
     unlisted: new Set<string>(),
-    putHeaders: {} as Record<string, string>,
+    objectHeaders: {} as Record<string, string>,
     /** The most names of a page. */
     pageMax: 1000,
     fault: (_request: { operation: string; key: string }): S3Fault | null => null,
@@ -66,12 +66,15 @@ export const createS3Model = (clock: { now(): number }) => {
       objects.delete(key);
       return { status: 204, headers: {}, body: textOf("") };
     }
-    if (operation === "GET") return partOf(objects.get(key), String(request.headers.range));
+    if (operation === "GET") {
+      const response = partOf(objects.get(key), String(request.headers.range));
+      return { ...response, headers: { ...response.headers, ...state.objectHeaders } };
+    }
     const condition = request.headers["if-none-match"];
     if (condition !== undefined && !state.isConditional) return errorOf(501, "NotImplemented");
     if (condition === "*" && objects.has(key)) return errorOf(412, "PreconditionFailed");
     objects.set(key, request.body.slice());
-    return { status: 200, headers: { ...state.putHeaders }, body: textOf("") };
+    return { status: 200, headers: { ...state.objectHeaders }, body: textOf("") };
   };
 
   const respond = (request: ModelRequest): ModelResponse | "hangs" | "lost" => {

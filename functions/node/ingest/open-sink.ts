@@ -2,24 +2,43 @@ import type { IngestConfig } from "#functions/config/core-config.ts";
 import { createObjectWriter, type ObjectObserver } from "#functions/ingest/object-writer.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
+import { claimStore, StoreRefused } from "#functions/objects/claim-store.ts";
+import { type ObjectStore, ObjectStoreUnavailable } from "#functions/objects/object-store.ts";
 import { readLineageName } from "#functions/store/database/lineage.ts";
-import { noteStore } from "#functions/store/ingest/objects.ts";
+import { hasStoredObjects, noteStore } from "#functions/store/ingest/objects.ts";
 import { noteSink } from "#functions/store/ingest/sinks.ts";
 import type { Metrics } from "../metrics.ts";
+import { StartFault } from "../run-configured.ts";
 import { zstdCodec } from "./zstd-codec.ts";
+
+type StoreNeeds = Pick<PostgresSinkNeeds, "db" | "clock" | "entropy" | "log"> & {
+  observe: ObjectObserver;
+};
 
 /** Opens the store of objects that the configuration names, and creates what writes to it; undefined if rows have the data. */
 const openWriter = async (
   { store: settings }: Pick<IngestConfig, "store">,
-  needs: Pick<PostgresSinkNeeds, "db" | "clock" | "entropy"> & { observe: ObjectObserver },
+  needs: StoreNeeds,
 ): Promise<PostgresSinkNeeds["objects"]> => {
   if (settings.kind === "postgres") return undefined;
-  const { db } = needs;
-  const { location } = settings;
+  const { location, keys } = settings;
   const { openObjectStore } = await import("../objects/open-store.ts");
-  const store = await openObjectStore(location, needs);
+  try {
+    const store = await openObjectStore(location, { ...needs, keys });
+    return createObjectWriter({ ...needs, store, ...(await claim(store, location, needs)) });
+  } catch (cause) {
+    if (!(cause instanceof ObjectStoreUnavailable || cause instanceof StoreRefused)) throw cause;
+    throw new StartFault(`SVC_INGEST_STORE: ${cause.message}`, { cause });
+  }
+};
+
+/** Reserves a store for this database; logs what of it may harm telemetry. */
+const claim = async (store: ObjectStore, location: string, { db, log }: StoreNeeds) => {
   const lineage = await readLineageName(db);
-  return createObjectWriter({ ...needs, store, lineage, storeId: await noteStore(db, location) });
+  const storeId = await noteStore(db, location);
+  await claimStore(store, { lineage, hasObjects: await hasStoredObjects(db, storeId) });
+  for (const hazard of store.hazards()) log.warn({}, hazard);
+  return { lineage, storeId };
 };
 
 /** Opens the sink. */

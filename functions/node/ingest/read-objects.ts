@@ -1,3 +1,4 @@
+import type { StoreKeys } from "#functions/config/store-config.ts";
 import {
   createObjectReader,
   type ObjectReader,
@@ -8,12 +9,15 @@ import { systemEntropy } from "#kit/entropy.ts";
 import { zstdCodec } from "./zstd-codec.ts";
 
 /** Creates the reader of blocks that are in objects. It imports the clients of object stores with the first of these. */
-export const createNodeObjectReader = (db: ObjectReaderNeeds["db"]): ObjectReader =>
+export const createNodeObjectReader = (
+  db: ObjectReaderNeeds["db"],
+  keys?: StoreKeys,
+): ObjectReader =>
   createObjectReader({
     db,
     codec: zstdCodec,
     async open(location) {
       const { openObjectStore } = await import("../objects/open-store.ts");
-      return openObjectStore(location, { clock: systemClock, entropy: systemEntropy });
+      return openObjectStore(location, { keys, clock: systemClock, entropy: systemEntropy });
     },
   });

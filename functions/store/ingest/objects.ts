@@ -24,6 +24,14 @@ export const noteStore = (db: Executor, location: string): Promise<number> =>
     set location = excluded.location returning id`,
   );
 
+/** Reports whether blocks are in objects of a store. */
+export const hasStoredObjects = (db: Executor, storeId: number): Promise<boolean> =>
+  readScalar(
+    db,
+    Boolean,
+    sql`select exists (select from ingest_object where state = 1 and store_id = ${storeId})`,
+  );
+
 /** Finds the location of an object store by its id. */
 export const findStoreLocation = async (db: Pick<Executor, "execute">, id: number) => {
   const row = await firstRow(
