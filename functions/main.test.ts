@@ -197,6 +197,28 @@ it("check-config refuses what the start refuses, in the same words and all at on
   );
 });
 
+it("check-config tries the object store, and core does not start with that of another database", async () => {
+  const ca = await createTestCa();
+  const ingest = {
+    ...complete,
+    SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
+    SVC_INGEST_SERVER_CERT_FILE: write("store.crt", ca.pem),
+    SVC_INGEST_SERVER_KEY_FILE: write("store.key", ca.key.pem),
+    SVC_INGEST_CLIENT_CA_FILE: write("store.pem", ca.pem),
+  };
+  const SVC_INGEST_STORE = `directory:${directory}/telemetry`;
+  const missing = { ...ingest, SVC_INGEST_STORE: `directory:${directory}/gone/telemetry` };
+  const faulty = run(["check-config"], missing);
+  expect(faulty.status).toBe(78);
+  expect(faulty.stderr).toContain("SVC_INGEST_STORE: the directory fails: it does not exist\n");
+  const { status, stdout } = run(["check-config"], { ...ingest, SVC_INGEST_STORE });
+  expect([status, stdout]).toEqual([0, "configuration is valid\n"]);
+  write("telemetry/svc-store.json", '{"database":"another"}');
+  const started = run([], { ...ingest, SVC_INGEST_STORE });
+  expect(started.status).toBe(1);
+  expect(started.stderr).toContain("SVC_INGEST_STORE: the store belongs to another database");
+});
+
 it("names the variable of an address in use, and exits 1", async () => {
   const taken = createServer().listen(0, "127.0.0.1");
   await once(taken, "listening");

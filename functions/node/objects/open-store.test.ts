@@ -60,6 +60,13 @@ it("checks that core may write, list, read and delete objects, and names each mi
   ]);
 });
 
+it("names a CA file that cannot be read, before it connects", async () => {
+  const { location } = await startBucket();
+  expect(await faultsOf(`${location}&ca_file=/nowhere/ca.pem`)).toEqual([
+    "SVC_INGEST_STORE: ca_file cannot be read (ENOENT)",
+  ]);
+});
+
 it("checks a directory, and one that cannot be used", async () => {
   const folder = newFolder();
   expect(await checkStore(`directory:${folder}/objects`, needs)).toEqual([]);

@@ -5,8 +5,9 @@ import type { S3CredentialSource, S3Needs } from "#functions/objects/s3-calls.ts
 import { createWebIdentityKeys } from "#functions/objects/s3-credentials.ts";
 import { createS3Store } from "#functions/objects/s3-store.ts";
 import { readStoreLocation } from "#functions/objects/store-location.ts";
+import { fileFault } from "#kit/describe-error.ts";
 import { ConfigError, variableFault } from "#kit/env.ts";
-import { readTrustedFile } from "../config-files.ts";
+import { readCertificates, readTrustedFile } from "../config-files.ts";
 import { openDirectoryStore } from "./directory-store.ts";
 import { createSendHttp } from "./send-http.ts";
 
@@ -25,7 +26,13 @@ export const openObjectStore = async (
   if (location === null)
     throw new ObjectStoreUnavailable(`core does not know the kind of the store ${text}`);
   if (location.kind === "directory") return openDirectoryStore(location.path, needs);
-  const send = createSendHttp(location.caFile);
+  const { caFile } = location;
+  try {
+    if (caFile !== null) readCertificates(caFile);
+  } catch (cause) {
+    throw new ObjectStoreUnavailable(`ca_file ${fileFault(cause)}`, { cause });
+  }
+  const send = createSendHttp(caFile);
   const credentials = keySourceOf(keys, location.place.region, { send, clock: needs.clock });
   return createS3Store(location.place, { ...needs, send, credentials });
 };
