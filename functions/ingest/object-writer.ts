@@ -43,7 +43,7 @@ const nameMsMax = 30 * 60_000;
 /** Creates the writer of a core's objects: it draws their names in advance, so that a batch does not wait for one. */
 export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
   const { store, storeId, lineage, clock, observe } = needs;
-  const takeName = createNameStock(needs);
+  const stock = createNameStock(needs);
   const put: ObjectStore["put"] = async (...object) => {
     const startedAt = clock.monotonic();
     let outcome: "written" | "failed" = "failed";
@@ -55,8 +55,9 @@ export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
     }
   };
   return {
+    discardNames: stock.discard,
     async write(batch, signal) {
-      const { id, nonce } = await takeName();
+      const { id, nonce } = await stock.take();
       const { parts, offsets } = layOutObject(batch, { lineage, objectId: id });
       await put(objectNameOf(id, nonce), parts, signal);
       const blocks = batch.blocks.map((block, index) => ({
@@ -76,7 +77,7 @@ export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
   };
 };
 
-/** Creates the function that takes a name which no object has. */
+/** Creates a stock of names that no object has. */
 const createNameStock = ({ db, storeId, clock, entropy, beforeDraw }: WriterNeeds) => {
   const names: (DrawnObject & { drawnAt: number })[] = [];
   let drawing: Promise<void> | undefined;
@@ -93,7 +94,7 @@ const createNameStock = ({ db, storeId, clock, entropy, beforeDraw }: WriterNeed
     });
     return drawing;
   };
-  return async (): Promise<DrawnObject> => {
+  const take = async (): Promise<DrawnObject> => {
     for (;;) {
       const name = names.shift();
       if (name === undefined) {
@@ -106,4 +107,8 @@ const createNameStock = ({ db, storeId, clock, entropy, beforeDraw }: WriterNeed
       return name;
     }
   };
+  const discard = () => {
+    names.length = 0;
+  };
+  return { take, discard };
 };

@@ -89,6 +89,8 @@ export interface QueueOpenerNeeds<Tx> {
   clock: Pick<Clock, "now">;
   observe: LossObserver;
   log: { warn(fields: object, message: string): void };
+  /** Finds again what the database does not have and an object store has; awaited before a loss is recorded. None by default. */
+  recover?: (() => Promise<void>) | undefined;
   /** Resolves when the next transaction may begin, of those that queues share; none by default. */
   pause?: (() => Promise<void>) | undefined;
 }
@@ -103,6 +105,7 @@ export const createQueueOpener = <Tx>({
   observe,
   log,
   pause,
+  recover,
 }: QueueOpenerNeeds<Tx>) => {
   const losses = createLosses({ register, observe });
   const decideAll = async (tx: Tx, opens: readonly Open[], now: Date) => {
@@ -205,6 +208,7 @@ export const createQueueOpener = <Tx>({
       if (sessionId === undefined && claims.ackedThrough === 0n)
         return { ...queue, sessionId, cursor: await findInTurn(queue) };
       const opened = claims.leftQueues.length > 0 ? undefined : await openInGroup(claims);
+      if (opened === undefined) await recover?.();
       const {
         isForked,
         losses: lost = [],

@@ -21,7 +21,7 @@ import type { Sink } from "./sink.ts";
 /** The dependencies of the sink. */
 export interface PostgresSinkNeeds
   extends QueueEventNeeds,
-    Pick<QueueOpenerNeeds<Executor>, "pause"> {
+    Pick<QueueOpenerNeeds<Executor>, "pause" | "recover"> {
   db: Database;
   /** Returns the URL of the server to commit to, for the committer's own connections. */
   databaseUrl(): Promise<string>;

@@ -1,8 +1,11 @@
 import { expect, it } from "vitest";
+import { createTestLog } from "#tests/fakes/log.ts";
 import { createMemoryStore } from "#tests/fakes/object-store.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
+import { createObjectAdopter } from "../ingest/adopt-objects.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { objectNameOf } from "../objects/object-store.ts";
+import { openCommitClient } from "../store/ingest/commit-batch.ts";
 import { createObjectReader } from "../store/ingest/object-data.ts";
 import { type DrawnObject, drawObjects, noteStore } from "../store/ingest/objects.ts";
 import { createPartition } from "../store/ingest/partitions.ts";
@@ -20,14 +23,18 @@ it("deletes an object an hour after retention dropped its blocks, and a name tha
     objects: createObjectReader({ db, codec: zstdCodec, open: async () => store }),
   };
   const storeId = await noteStore(db, "memory:/");
-  const drawn = await drawObjects(db, { storeId, nonce: "0011223344556677", count: 4 });
-  const [dropped, kept, orphan, unused] = drawn as [
-    DrawnObject,
-    DrawnObject,
-    DrawnObject,
-    DrawnObject,
-  ];
-  for (const object of [dropped, kept, orphan]) await store.put(nameOf(object), [Buffer.of(1)]);
+  const adopter = createObjectAdopter({
+    db,
+    store,
+    storeId,
+    lineage: "test",
+    codec: zstdCodec,
+    connect: () => openCommitClient(database.url),
+    log: createTestLog(),
+  });
+  const drawn = await drawObjects(db, { storeId, nonce: "0011223344556677", count: 3 });
+  const [dropped, kept, unused] = drawn as [DrawnObject, DrawnObject, DrawnObject];
+  for (const object of [dropped, kept]) await store.put(nameOf(object), [Buffer.of(1)]);
   const consume = ({ id }: DrawnObject, receivedAt: number) =>
     sql`select consume_ingest_object(${id}, nonce, 1, ${new Date(receivedAt).toISOString()}) from ingest_object where id = ${id}`;
   await consume(dropped, day - 1);
@@ -43,12 +50,15 @@ it("deletes an object an hour after retention dropped its blocks, and a name tha
   expect(await sweepObjects(core)).toEqual({ marked: 1, deleted: 0 });
   expect(store.objects.has(nameOf(dropped))).toBe(true);
   await passHour();
-  expect(await sweepObjects(core)).toEqual({ marked: 1, deleted: 1 });
-  expect(await states()).toEqual(["2 1", "3 0", "4 2"]);
-  expect([...store.objects.keys()]).toEqual([nameOf(kept), nameOf(orphan)]);
+  expect(await sweepObjects({ ...core, settleOld: adopter.settleOld })).toEqual({
+    marked: 1,
+    deleted: 1,
+  });
+  expect(await states()).toEqual(["2 1", "3 2"]);
+  expect([...store.objects.keys()]).toEqual([nameOf(kept)]);
   await expect(consume(unused, day)).rejects.toMatchObject({ code: "IC002" });
   await passHour();
   expect(await sweepObjects(core)).toEqual({ marked: 0, deleted: 1 });
   expect(await sweepObjects(core)).toBeUndefined();
-  expect(await states()).toEqual(["2 1", "3 0"]);
+  expect(await states()).toEqual(["2 1"]);
 });

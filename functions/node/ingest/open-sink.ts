@@ -1,31 +1,36 @@
 import type { IngestConfig } from "#functions/config/core-config.ts";
+import { createObjectAdopter, type ObjectAdopter } from "#functions/ingest/adopt-objects.ts";
 import { createObjectWriter, type ObjectObserver } from "#functions/ingest/object-writer.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
 import { claimStore, StoreRefused } from "#functions/objects/claim-store.ts";
 import { type ObjectStore, ObjectStoreUnavailable } from "#functions/objects/object-store.ts";
 import { readLineageName } from "#functions/store/database/lineage.ts";
+import { openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { hasStoredObjects, noteStore } from "#functions/store/ingest/objects.ts";
 import { noteSink } from "#functions/store/ingest/sinks.ts";
+import type { Log } from "#kit/log.ts";
 import type { Metrics } from "../metrics.ts";
 import { StartFault } from "../run-configured.ts";
 import { zstdCodec } from "./zstd-codec.ts";
 
-type StoreNeeds = Pick<PostgresSinkNeeds, "db" | "clock" | "entropy" | "log"> & {
+type StoreNeeds = Pick<PostgresSinkNeeds, "db" | "clock" | "entropy" | "databaseUrl"> & {
+  log: Log;
   observe: ObjectObserver;
 };
 
-/** Opens the store of objects that the configuration names, and creates what writes to it; undefined if rows have the data. */
-const openWriter = async (
-  { store: settings }: Pick<IngestConfig, "store">,
-  needs: StoreNeeds,
-): Promise<PostgresSinkNeeds["objects"]> => {
-  if (settings.kind === "postgres") return undefined;
+/** Opens the store of objects that the configuration names, with what writes to it and adopts from it; null if rows have the data. */
+const openObjects = async ({ store: settings }: Pick<IngestConfig, "store">, needs: StoreNeeds) => {
+  if (settings.kind === "postgres") return null;
   const { location, keys } = settings;
   const { openObjectStore } = await import("../objects/open-store.ts");
   try {
     const store = await openObjectStore(location, { ...needs, keys });
-    return createObjectWriter({ ...needs, store, ...(await claim(store, location, needs)) });
+    const shared = { ...needs, store, ...(await claim(store, location, needs)) };
+    const connect = async () => openCommitClient(await needs.databaseUrl());
+    const adopter = createObjectAdopter({ ...shared, connect, codec: zstdCodec });
+    const writer = createObjectWriter({ ...shared, beforeDraw: adopter.checkRestored });
+    return { adopter, writer };
   } catch (cause) {
     if (!(cause instanceof ObjectStoreUnavailable || cause instanceof StoreRefused)) throw cause;
     throw new StartFault(`SVC_INGEST_STORE: ${cause.message}`, { cause });
@@ -41,17 +46,24 @@ const claim = async (store: ObjectStore, location: string, { db, log }: StoreNee
   return { lineage, storeId };
 };
 
-/** Opens the sink. */
+/** Opens the sink; returns also what settles old names of objects, if it writes objects. */
 export const openSink = async (
   config: Pick<IngestConfig, "store">,
   {
     metrics,
     ...needs
-  }: Omit<PostgresSinkNeeds, "observe" | "codec" | "objects"> & {
+  }: Omit<PostgresSinkNeeds, "observe" | "codec" | "objects" | "recover"> & {
     metrics: Metrics;
+    log: Log;
   },
-): Promise<Sink> => {
+): Promise<{ sink: Sink; settleOld: ObjectAdopter["settleOld"] | undefined }> => {
   await noteSink(needs.db, new Date(needs.clock.now()));
   const shared = { ...needs, codec: zstdCodec, observe: metrics.observeIngest };
-  return createPostgresSink({ ...shared, objects: await openWriter(config, shared) });
+  const opened = await openObjects(config, shared);
+  const objects = opened?.writer;
+  const recover = opened?.adopter.recover;
+  return {
+    sink: createPostgresSink({ ...shared, objects, recover }),
+    settleOld: opened?.adopter.settleOld,
+  };
 };

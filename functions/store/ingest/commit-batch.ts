@@ -126,6 +126,8 @@ export interface CommitNeeds {
 export interface ObjectWriter {
   /** Resolves once the object is durable. */
   write(batch: ObjectBatch, signal?: AbortSignal): Promise<WrittenObject>;
+  /** Gives up the names that were drawn in advance: the database does not know them. */
+  discardNames(): void;
 }
 
 /** A durable object, and its blocks as rows that name it. */
@@ -195,6 +197,7 @@ const commitAt = async (
       await client.query("rollback").catch(() => undefined);
       const code = errorCode(cause);
       if (code === unexpectedCursor) return undefined;
+      if (code === invalidName) needs.objects?.discardNames();
       const needsName = code === invalidName || cause instanceof ObjectExists;
       if (!needsName || attempts === objectsMax) throw cause;
     }
@@ -236,17 +239,15 @@ const encodeBatch = (
   return { outcomes, blocks, hours, queueList, isMoving, at: now() };
 };
 
-/** Writes the object of a batch, unless its blocks are in the rows or in objects already. */
+/** Writes the object of a batch, unless its blocks are in the rows. */
 const writeObject = async (
   { blocks, queueList, at }: EncodedBatch,
   { objects, turn, signal }: CommitNeeds & { turn: Promise<unknown> | undefined },
 ): Promise<WrittenObject | undefined> =>
-  blocks.some(({ encoding }) => encoding === "object")
-    ? undefined
-    : objects?.write(
-        { queues: queueList.filter(hasMoved), blocks, isSettled: turn === undefined, now: at },
-        signal,
-      );
+  objects?.write(
+    { queues: queueList.filter(hasMoved), blocks, isSettled: turn === undefined, now: at },
+    signal,
+  );
 
 const commitEncoded = async (
   client: Client,
@@ -287,7 +288,7 @@ const beginFor = (queues: number) =>
 const unexpectedCursor = "IC001";
 
 /** The SQLSTATE that `consume_ingest_object` raises (drizzle/sql/ingest-consume-object.sql). */
-const invalidName = "IC002";
+export const invalidName = "IC002";
 /** A batch is written so many times: a name becomes invalid while core is frozen, or has a part of an object that core could not finish. */
 const objectsMax = 3;
 

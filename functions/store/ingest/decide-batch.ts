@@ -131,6 +131,8 @@ const countAbove = (sequences: readonly bigint[], cursor: bigint) =>
 /** Up to how many bytes frames of a batch become one block: as they are, and as their sender compressed them, which rows keep apart. */
 const joinedBytesMax = { plain: 1024 * 1024, compressedInObject: 4 * 1024 * 1024 };
 
+const never = -1;
+
 type FrameGroup = [FrameToCommit, ...FrameToCommit[]];
 
 /** Returns the blocks of one queue's frames. */
@@ -143,13 +145,13 @@ const blocksOf = (frames: readonly FrameToCommit[], isInObject: boolean): BlockT
 
 const groupFrames = (frames: readonly FrameToCommit[], isInObject: boolean): FrameGroup[] => {
   const bytesMaxOf = ({ placed, compressed }: EnvelopeRun): number => {
-    if (placed) return 0;
+    if (placed) return never;
     if (!compressed) return joinedBytesMax.plain;
-    return isInObject ? joinedBytesMax.compressedInObject : 0;
+    return isInObject ? joinedBytesMax.compressedInObject : never;
   };
   const groups: FrameGroup[] = [];
   let bytes = 0;
-  let bytesMax = 0;
+  let bytesMax = never;
   for (const frame of frames) {
     const added = frame.run.bytes.length;
     const ownMax = bytesMaxOf(frame.run);

@@ -5,7 +5,14 @@
 import { type SQL, sql } from "drizzle-orm";
 import { objectNameOf } from "#functions/objects/object-store.ts";
 import type { Executor } from "../database/database.ts";
-import { asIs, firstRow, readRows, readScalar, readScalars } from "../database/statements.ts";
+import {
+  asIs,
+  firstRow,
+  orNull,
+  readRows,
+  readScalar,
+  readScalars,
+} from "../database/statements.ts";
 
 /** A name that core has drawn for an object. */
 export interface DrawnObject {
@@ -60,7 +67,22 @@ export const drawObjects = async (
 export interface NamedObject extends DrawnObject {
   storeId: number;
   name: string;
+  /** It was drawn after core last noticed a restore: the sessions of queues are not older than it. */
+  isRecent: boolean;
 }
+
+const namedColumns = {
+  id: Number,
+  nonce: asIs<string>,
+  storeId: Number,
+  isRecent: Boolean,
+};
+const namedSelection = sql`id, encode(nonce, 'hex') as nonce, store_id,
+  changed_at > coalesce((select restored_at from database_lineage), 'epoch') as is_recent`;
+const namedObject = <Row extends DrawnObject>(row: Row) => ({
+  ...row,
+  name: objectNameOf(row.id, row.nonce),
+});
 
 /** The states of objects that wait for something. */
 export const waitingStates = { drawn: 0, marked: 2 } as const;
@@ -70,16 +92,62 @@ export const findWaitingObjects = async (
   db: Executor,
   { state, seconds, limit }: { state: keyof typeof waitingStates; seconds: number; limit: number },
 ): Promise<NamedObject[]> => {
-  const columns = { id: Number, nonce: asIs<string>, storeId: Number };
   const rows = await readRows(
     db,
-    columns,
+    namedColumns,
     sql`
-    select id, encode(nonce, 'hex') as nonce, store_id from ingest_object
+    select ${namedSelection} from ingest_object
     where state = ${waitingStates[state]} and changed_at < clock_timestamp() - make_interval(secs => ${seconds}::int)
     order by changed_at limit ${limit}`,
   );
-  return rows.map((row) => ({ ...row, name: objectNameOf(row.id, row.nonce) }));
+  return rows.map(namedObject);
+};
+
+/** Returns the id of the last name that this database has drawn; 0 if none. */
+export const findLastDrawnId = (db: Executor): Promise<number> =>
+  readScalar(
+    db,
+    Number,
+    sql`select case when is_called then last_value else 0 end from ingest_object_id_seq`,
+  );
+
+/** Returns the id of the oldest drawn name that has no blocks; null without one. */
+export const findOldestDrawnId = (db: Executor, storeId: number): Promise<number | null> =>
+  readScalar(
+    db,
+    orNull(Number),
+    sql`select min(id) from ingest_object where state = 0 and store_id = ${storeId}`,
+  );
+
+/** Returns those of the objects that are neither stored nor marked. Adds those that a later state of this database has drawn. */
+export const findUnsettledObjects = async (
+  db: Executor,
+  objects: readonly DrawnObject[],
+  storeId: number,
+): Promise<NamedObject[]> => {
+  const find = async () =>
+    (
+      await readRows(
+        db,
+        { ...namedColumns, state: Number },
+        sql`select ${namedSelection}, state from ingest_object where id = any(${idsOf(objects)})`,
+      )
+    ).map(namedObject);
+  const keyOf = ({ id, nonce }: DrawnObject) => `${id} ${nonce}`;
+  const known = new Set((await find()).map(keyOf));
+  for (const object of objects)
+    if (!known.has(keyOf(object))) await addDrawnObject(db, object, storeId);
+  const listed = new Set(objects.map(keyOf));
+  return (await find()).filter((object) => object.state === 0 && listed.has(keyOf(object)));
+};
+
+/** Adds an object as drawn, and moves the ids of further ones behind it. */
+const addDrawnObject = async (db: Executor, { id, nonce }: DrawnObject, storeId: number) => {
+  await db.execute(sql`
+    with moved as (
+      select setval('ingest_object_id_seq', greatest(last_value, ${id}::bigint)) from ingest_object_id_seq)
+    insert into ingest_object (id, nonce, store_id, state, changed_at) overriding system value
+    select ${id}, decode(${nonce}, 'hex'), ${storeId}, 0, 'epoch' from moved on conflict do nothing`);
 };
 
 /** Marks drawn names for deletion: no batch can use them from then on. */
@@ -98,6 +166,8 @@ export const deleteObjectRows = async (db: Executor, objects: readonly DrawnObje
 /** Returns conditions that hold for objects, one for those of each draw. */
 const namings = (objects: readonly DrawnObject[]): SQL[] =>
   [...Map.groupBy(objects, ({ nonce }) => nonce)].map(
-    ([nonce, some]) =>
-      sql`nonce = decode(${nonce}, 'hex') and id = any(${`{${some.map(({ id }) => id).join()}}`}::bigint[])`,
+    ([nonce, some]) => sql`nonce = decode(${nonce}, 'hex') and id = any(${idsOf(some)})`,
   );
+
+const idsOf = (objects: readonly DrawnObject[]): SQL =>
+  sql`${`{${objects.map(({ id }) => id).join()}}`}::bigint[]`;
