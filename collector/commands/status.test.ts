@@ -184,7 +184,7 @@ config       valid, aaaaaaaaaaaa
 queue        12 records, 4.1 KiB of 100 MiB, oldest 3 s, 0 dropped, 1 dead letters
              at risk: queue_unwritable since 2026-06-03T11:00:00.000Z: disk is full (/var/lib/q)
              quarantined files: 1, with 7 records; see quarantine-* in the data directory
-             files rotated away before their end was read: 2, 2 KiB known to be lost
+             files and journals rotated away before their end was read: 2, 2 KiB known to be lost
              lost by damage of the queue's files: 5 records
 forwarding   not connected to core:8443, last ack 1 min 5 s ago
              unavailable: away

@@ -120,7 +120,7 @@ const describeLosses = ({ queue, quarantine, conditions }: CollectorStatus): str
   ),
   ...lineIf(
     queue.file_gaps_total > 0,
-    `files rotated away before their end was read: ${queue.file_gaps_total}, ${size(queue.file_gap_bytes_total)} known to be lost`,
+    `files and journals rotated away before their end was read: ${queue.file_gaps_total}, ${size(queue.file_gap_bytes_total)} known to be lost`,
   ),
   ...lineIf(
     quarantine.lost_records > 0,

@@ -97,7 +97,7 @@ export const reportedNumbers = {
     }),
     file_gaps_total: number({
       column: "file_gaps",
-      meaning: "Times that the collector lost lines of rotated files.",
+      meaning: "Times that the collector lost lines of rotated files, or entries of a journal.",
       csv: false,
       absent: "zero",
       unit: "times",

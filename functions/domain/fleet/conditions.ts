@@ -64,7 +64,7 @@ const lossEvidence = ({ dropped_records_total: dropped, file_gaps: gaps }: Fleet
       ? [`, ${dropped} ${Number(dropped) === 1 ? "record" : "records"} dropped in all`]
       : []),
     ...(Number(gaps) > 0
-      ? [`, ${gaps} ${Number(gaps) === 1 ? "gap" : "gaps"} in rotated files`]
+      ? [`, ${gaps} ${Number(gaps) === 1 ? "gap" : "gaps"} in rotated files or the journal`]
       : []),
   ].join("");
 

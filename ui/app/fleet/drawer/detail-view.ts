@@ -75,7 +75,7 @@ export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => 
     ...fact("Size", bytes, size),
     ...numberFacts(reportedNumbers.queue, queue),
     ...fact(
-      "Lost from rotated files",
+      "Lost from rotated files or the journal",
       queue.file_gaps_total || null,
       (gaps) =>
         `${formatCount(gaps)} ${gaps === 1 ? "time" : "times"}, ${formatBytes(queue.file_gap_bytes_total ?? 0)} known`,
