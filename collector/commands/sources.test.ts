@@ -68,6 +68,16 @@ it("warns of a rule that drops nearly everything, of stdin by the rules of all s
   });
 });
 
+it("warns of a rule that drops all that others leave", async () => {
+  const { config } = writeConfig(`${noDebug}, { name: eu, keep: { body_contains: eu } }`);
+  const stdin = "DEBUG a\nERROR b\n";
+  const { out } = await runCollector(
+    ["sources", "test", "-", "--config", config],
+    createTestCollectorEnv({ stdin }),
+  );
+  expect(out).toContain("warning: rule eu drops 100 % of the rest of this sample\n");
+});
+
 it("rejects rules that cannot work, a file that cannot be read, and other words", async () => {
   const { config, write } = writeConfig("{ name: a, redact: { patterns: ['('] } }");
   const file = write("app.log", "");

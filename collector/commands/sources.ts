@@ -38,7 +38,7 @@ Neither core nor a queue is needed.
       new TextDecoder().decode(batch.recordAt(index).payload),
     );
     const rules = processors.map(({ name }) => countsOf(name, ruled));
-    const warnings = rules.flatMap((rule) => warningsOf(rule, records.length));
+    const warnings = warningsOf(rules, records.length);
     const summary = [
       `sent: ${sent.length} of ${records.length} lines`,
       ...rules.map(
@@ -112,7 +112,12 @@ const countsOf = (name: string, { filtered, redacted }: RuledRecords): RuleResul
   return { name, dropped: recordsOf(filtered), redacted: recordsOf(redacted) };
 };
 
-const warningsOf = ({ name, dropped }: RuleResult, lines: number): string[] => {
-  const percent = Math.floor((100 * dropped) / Math.max(1, lines));
-  return percent < warnedPercent ? [] : [`rule ${name} drops ${percent} % of this sample`];
+const warningsOf = (rules: readonly RuleResult[], lines: number): string[] => {
+  let reached = lines;
+  return rules.flatMap(({ name, dropped }) => {
+    const percent = Math.floor((100 * dropped) / Math.max(1, reached));
+    const sample = reached === lines ? "this sample" : "the rest of this sample";
+    reached -= dropped;
+    return percent < warnedPercent ? [] : [`rule ${name} drops ${percent} % of ${sample}`];
+  });
 };
