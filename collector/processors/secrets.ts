@@ -21,8 +21,8 @@ interface Form {
 /** An escape of JSON, or a backslash that is none. */
 const jsonEscape = String.raw`\\(?:[^u]|u[\da-fA-F]{4}|u(?![\da-fA-F]{4}))`;
 
-/** Matches where a word of these characters begins. */
-const startOf = (characters: string): string => `(?<=^|[^\\\\${characters}]|${jsonEscape})`;
+/** Matches what is before a word of these characters. */
+const beforeWord = (characters: string): string => `^|[^\\\\${characters}]|${jsonEscape}`;
 
 const issuers = [
   // Visa; Mastercard; American Express; Diners Club.
@@ -93,24 +93,24 @@ const findCardDigits = (text: string): number => {
   return -1;
 };
 
-const cardStart = startOf(String.raw`\w`);
+const beforeCard = beforeWord(String.raw`\w`);
 const groupsOfFour = String.raw`\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?`;
 const groupsOfSix = String.raw`\d{4}([ -])\d{6}\2\d{4,5}`;
 
-const emailStart = startOf(String.raw`\w.%+-`);
+const beforeEmail = beforeWord(String.raw`\w.%+-`);
 const domain = String.raw`(?:[A-Za-z\d][A-Za-z\d-]{0,62}\.){1,8}[A-Za-z]{2,24}`;
 
 const awsId = String.raw`(?<![A-Z\d])A(?:KIA|SIA|BIA|CCA)[A-Z2-7]{16}(?![A-Za-z\d])`;
 const awsName = `(?i:secret[_-]?(?:access[_-]?)?key)|A[KS]IA[A-Z2-7]{16}`;
 const awsSecret = String.raw`[A-Za-z\d/+]{40}(?![A-Za-z\d/+=])`;
 
-const jwtStart = startOf(String.raw`\w-`);
+const beforeJwt = beforeWord(String.raw`\w-`);
 
 const forms: Readonly<Record<SecretForm, Form>> = {
   card: {
     find: findCardDigits,
     pattern: new RegExp(
-      `(?=\\d{4})${cardStart}(?<!\\d\\.)(?:\\d{13,19}|${groupsOfFour}|${groupsOfSix})(?!\\w|\\.\\d)`,
+      `(?=\\d{4})(?<=${beforeCard})(?<!\\d\\.)(?:\\d{13,19}|${groupsOfFour}|${groupsOfSix})(?!\\w|\\.\\d)`,
       "g",
     ),
     confirms: isCardNumber,
@@ -118,7 +118,7 @@ const forms: Readonly<Record<SecretForm, Form>> = {
   email: {
     find: (text) => text.search(/@|%40/),
     pattern: new RegExp(
-      `(?:@|%40)(?<=${emailStart}(?<before>[\\w.%+-]{1,128})(?:@|%40))${domain}(?![\\w-]|\\.[A-Za-z\\d])`,
+      `(?:@|%40)(?<=(?:${beforeEmail})(?<before>[\\w.%+-]{1,128})(?:@|%40))${domain}(?![\\w-]|\\.[A-Za-z\\d])`,
       "g",
     ),
     confirms: (match) => !noDomain.test(match),
@@ -136,7 +136,7 @@ const forms: Readonly<Record<SecretForm, Form>> = {
   },
   jwt: {
     find: (text) => text.search(/eyJ/),
-    pattern: new RegExp(`${jwtStart}eyJ[\\w-]{5,8192}(?:\\.[\\w-]*){1,3}\\.[\\w-]+`, "g"),
+    pattern: new RegExp(`(?<=${beforeJwt})eyJ[\\w-]{5,8192}(?:\\.[\\w-]*){1,3}\\.[\\w-]+`, "g"),
     confirms: isJwt,
   },
   url_password: {
