@@ -1,6 +1,7 @@
 import { matchesGlob } from "node:path";
 import type { ProcessorConfig } from "#proto/collector-config/parse.ts";
 import { severities } from "#proto/collector-config/processors.ts";
+import { journalPriorities } from "#proto/collector-config/sources.ts";
 import { createRedact, type Redact } from "./redact.ts";
 
 /** What rules see of a log line, or of a log record, span or metric of OTLP. */
@@ -129,18 +130,6 @@ const severityWords: Readonly<Record<string, Severity>> = {
   panic: "fatal",
 };
 
-/** The severities of RFC 5424, by their codes. */
-const syslogSeverities: readonly Severity[] = [
-  "fatal",
-  "fatal",
-  "fatal",
-  "error",
-  "warn",
-  "info",
-  "info",
-  "debug",
-];
-
 /** So many characters of a line may have its severity. */
 const headLength = 256;
 const levelKey = /(?:^|["\s{,.])(?:level|lvl|severity|loglevel|log_level)"?\s*[=:]\s*"?([a-z]+)/i;
@@ -157,8 +146,11 @@ export const lineSeverity = (
 ): number | undefined => {
   const code = attributes["syslog.severity.code"];
   const head = text.slice(0, headLength);
-  const word = levelKey.exec(head)?.[1] ?? levelWord.exec(head)?.[1] ?? "";
-  const named = code === undefined ? wordSeverity(word) : syslogSeverities[Number(code)];
+  const word =
+    code === undefined
+      ? (levelKey.exec(head)?.[1] ?? levelWord.exec(head)?.[1])
+      : journalPriorities[Number(code)];
+  const named = wordSeverity(word ?? "");
   return named && numberOf(named);
 };
 

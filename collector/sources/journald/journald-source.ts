@@ -35,14 +35,8 @@ const firstPauseMs = 1_000;
 /** How often the cursor is stored while no entry is selected. */
 const saveMs = 10_000;
 
-/** Ends a run of `journalctl` where journald has moved entries to other files. */
-class JournalMoved extends Error {
-  readonly before: string;
-  constructor(before: string) {
-    super("journald has moved entries to other files");
-    this.before = before;
-  }
-}
+/** Ends a run of `journalctl` before an entry to which journald may have moved others. Its message is that one's cursor. */
+class JournalMoved extends Error {}
 /** So often `journalctl` begins again to wait for the end of a move: for a minute, by the pauses. */
 const movesMax = 6;
 
@@ -99,7 +93,7 @@ export const createJournaldSource = (
 
   /** Reports a failure. Returns what the next run has to know of a move. */
   const endRun = (error: unknown, pauses: number): string | null | undefined => {
-    if (error instanceof JournalMoved) return pauses < movesMax ? error.before : null;
+    if (error instanceof JournalMoved) return pauses < movesMax ? error.message : null;
     failures += 1;
     fault.failed(error, config.directory);
     log.error({ err: error, source: name }, "the journal cannot be read or stored; retrying");
