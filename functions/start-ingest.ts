@@ -1,5 +1,5 @@
 import { systemClock } from "#kit/clock.ts";
-import { runJobs } from "#kit/run-every.ts";
+import { type Job, runJobs } from "#kit/run-every.ts";
 import { budgetCheckSeconds } from "#proto/budget.ts";
 import { createApp } from "./app.ts";
 import type { IngestConfig } from "./config/core-config.ts";
@@ -16,6 +16,7 @@ import {
   createStatusRegister,
   ingestChannels,
 } from "./ingest-registers.ts";
+import { checkObjects, objectCheckMs } from "./jobs/check-objects.ts";
 import type { DatabaseClock } from "./jobs/database-clock.ts";
 import { abandonedCopiesIntervalMs, createCopyCleanup } from "./jobs/end-abandoned-copies.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
@@ -25,7 +26,7 @@ import type { NamedServers } from "./node/database/database-servers.ts";
 import type { TlsMaterial } from "./node/follow-files.ts";
 import { handshakesOf } from "./node/ingest/handshake-limits.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest/ingest-listener.ts";
-import { openSink } from "./node/ingest/open-sink.ts";
+import { type OpenedObjects, openSink } from "./node/ingest/open-sink.ts";
 import type { Metrics } from "./node/metrics.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor } from "./node/run-configured.ts";
@@ -65,7 +66,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
   await keepPartitions();
   const pauseOf = (ms: number) => () => clock.sleep(ms);
   const shared = { clock, log, pause: pauseOf(pauses.connectionMs) };
-  const { sink, settleOld } = await openSink(config, {
+  const { sink, opened } = await openSink(config, {
     ...shared,
     databaseUrl: sessions.servers.locate,
     hasStoredDigests: () => core.heartbeats.hasOlderCore?.() !== true,
@@ -97,7 +98,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
       ["budgets", budgetIntervalMs, createBudgetFollower(jobsCore, held)],
       ["ingest partitions", partitionIntervalMs, keepPartitions],
       ["abandoned copies", abandonedCopiesIntervalMs, createCopyCleanup(jobsCore)],
-      ["objects", objectSweepMs, () => sweepObjects({ ...jobsCore, settleOld })],
+      ...objectJobsOf(jobsCore, opened),
     ]),
   ];
   return {
@@ -113,6 +114,14 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
     },
   };
 };
+
+/** Returns the jobs of objects: of those that this core writes, and of those that an earlier one has written. */
+const objectJobsOf = (core: Core, opened: OpenedObjects): Job[] => [
+  ["objects", objectSweepMs, () => sweepObjects({ ...core, ...opened?.adopter })],
+  ...(opened
+    ? [["object check", objectCheckMs, () => checkObjects({ ...core, ...opened })] satisfies Job]
+    : []),
+];
 
 const createPartitionKeeper =
   ({ config: { retentionDays }, jobsCore, databaseClock }: StartNeeds) =>

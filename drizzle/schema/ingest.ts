@@ -142,6 +142,8 @@ export const ingestObject = table(
     /** When its last block was received; null until it is stored. */
     receivedAt: nullable.timestamp(),
     bytes: nullable.counter(),
+    /** The `xid` of its blocks; null until it is stored. */
+    xid: nullable.bigint(),
   },
   (columns) => [
     primaryKey({ columns: [columns.id, columns.nonce] }),

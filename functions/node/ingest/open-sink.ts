@@ -1,5 +1,5 @@
 import type { IngestConfig } from "#functions/config/core-config.ts";
-import { createObjectAdopter, type ObjectAdopter } from "#functions/ingest/adopt-objects.ts";
+import { createObjectAdopter } from "#functions/ingest/adopt-objects.ts";
 import { createObjectWriter, type ObjectObserver } from "#functions/ingest/object-writer.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
@@ -30,12 +30,15 @@ const openObjects = async ({ store: settings }: Pick<IngestConfig, "store">, nee
     const connect = async () => openCommitClient(await needs.databaseUrl());
     const adopter = createObjectAdopter({ ...shared, connect, codec: zstdCodec });
     const writer = createObjectWriter({ ...shared, beforeDraw: adopter.checkRestored });
-    return { adopter, writer };
+    return { ...shared, adopter, writer };
   } catch (cause) {
     if (!(cause instanceof ObjectStoreUnavailable || cause instanceof StoreRefused)) throw cause;
     throw new StartFault(`SVC_INGEST_STORE: ${cause.message}`, { cause });
   }
 };
+
+/** An opened store, with what writes to it and adopts from it; null if rows have the data. */
+export type OpenedObjects = Awaited<ReturnType<typeof openObjects>>;
 
 /** Reserves a store for this database; logs what of it may harm telemetry. */
 const claim = async (store: ObjectStore, location: string, { db, log }: StoreNeeds) => {
@@ -46,7 +49,7 @@ const claim = async (store: ObjectStore, location: string, { db, log }: StoreNee
   return { lineage, storeId };
 };
 
-/** Opens the sink; returns also what settles old names of objects, if it writes objects. */
+/** Opens the sink; returns also the store that it writes objects to, if it does. */
 export const openSink = async (
   config: Pick<IngestConfig, "store">,
   {
@@ -56,14 +59,11 @@ export const openSink = async (
     metrics: Metrics;
     log: Log;
   },
-): Promise<{ sink: Sink; settleOld: ObjectAdopter["settleOld"] | undefined }> => {
+): Promise<{ sink: Sink; opened: OpenedObjects }> => {
   await noteSink(needs.db, new Date(needs.clock.now()));
   const shared = { ...needs, codec: zstdCodec, observe: metrics.observeIngest };
   const opened = await openObjects(config, shared);
   const objects = opened?.writer;
   const recover = opened?.adopter.recover;
-  return {
-    sink: createPostgresSink({ ...shared, objects, recover }),
-    settleOld: opened?.adopter.settleOld,
-  };
+  return { sink: createPostgresSink({ ...shared, objects, recover }), opened };
 };

@@ -63,6 +63,9 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
     const { count } = await tx.execute(
       sql`update ingest_envelope set xid = xid - ${shift}::bigint where ${isCopied}`,
     );
+    await tx.execute(
+      sql`update ingest_object set xid = xid - ${shift}::bigint where state = 1 and ${isCopied}`,
+    );
     await renumberAccounts(tx, shift, { withStatement: adopted.length > 0 });
     return { renumbered: envelopes + count, adopted };
   });

@@ -13,6 +13,8 @@ import {
   readScalar,
   readScalars,
 } from "../database/statements.ts";
+import { decodeReference, isInObject } from "./object-reference.ts";
+import type { DamagedBlock } from "./stored-envelope.ts";
 
 /** A name that core has drawn for an object. */
 export interface DrawnObject {
@@ -101,6 +103,55 @@ export const findWaitingObjects = async (
     order by changed_at limit ${limit}`,
   );
   return rows.map(namedObject);
+};
+
+/** A stored object, as its row describes it. */
+export interface StoredObjectRow extends DrawnObject {
+  name: string;
+  /** It has at least so many. */
+  bytes: number;
+  xid: bigint | null;
+}
+
+/** Finds the objects of a store after a name, in the order of names. */
+export const findStoredObjects = async (
+  db: Executor,
+  { storeId, after, limit }: { storeId: number; after: DrawnObject; limit: number },
+): Promise<StoredObjectRow[]> => {
+  const rows = await readRows(
+    db,
+    { id: Number, nonce: asIs<string>, bytes: Number, xid: orNull(BigInt) },
+    sql`
+    select id, encode(nonce, 'hex') as nonce, coalesce(bytes, 0) as bytes, xid from ingest_object
+    where state = 1 and store_id = ${storeId} and (id, nonce) > (${after.id}::bigint, decode(${after.nonce}, 'hex'))
+    order by id, nonce limit ${limit}`,
+  );
+  return rows.map(namedObject);
+};
+
+/** Finds the blocks of an object that was stored by a transaction, at most `limit`. */
+export const findObjectBlocks = async (
+  db: Executor,
+  { xid, objectId, limit }: { xid: bigint; objectId: number; limit: number },
+): Promise<DamagedBlock[]> => {
+  const rows = await readRows(
+    db,
+    {
+      hostId: String,
+      queueId: asIs<Uint8Array>,
+      firstSequence: BigInt,
+      lastSequence: BigInt,
+      envelopes: Number,
+      receivedAt: BigInt,
+      encoding: Number,
+      data: asIs<Uint8Array>,
+    },
+    sql`
+    select host_id, queue_id, first_sequence, last_sequence, envelopes, (extract(epoch from received_at) * 1e6)::bigint as received_at,
+      encoding, data
+    from ingest_block where xid = ${xid}::bigint order by host_id, queue_id, first_sequence limit ${limit}`,
+  );
+  return rows.filter((row) => isInObject(row) && decodeReference(row.data).objectId === objectId);
 };
 
 /** Returns the id of the last name that this database has drawn; 0 if none. */

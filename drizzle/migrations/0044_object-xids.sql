@@ -1,0 +1,1 @@
+ALTER TABLE "ingest_object" ADD COLUMN "xid" bigint;
