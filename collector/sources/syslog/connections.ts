@@ -20,11 +20,10 @@ export interface ConnectionLimits {
 
 interface Connection {
   readonly socket: Socket;
-  readMs: number;
+  /** When all that was read of it was stored; `Infinity` while something is not. */
+  storedMs: number;
   /** It has bytes of an incomplete message. */
   isHolding: boolean;
-  /** What was read of it is being stored. */
-  isStoring: boolean;
 }
 
 /** How long senders have to end their connections when the source stops; less if nothing comes any more. */
@@ -70,11 +69,10 @@ export const createConnections = (
     try {
       for await (const chunk of socket) {
         holding.end();
-        connection.isStoring = true;
+        connection.storedMs = Number.POSITIVE_INFINITY;
         await storing.whenRoom();
         await storing.store(framing.push(chunk), sender);
-        connection.isStoring = false;
-        connection.readMs = clock.monotonic();
+        connection.storedMs = clock.monotonic();
         connection.isHolding = framing.heldBytes() > 0;
         holding = held.begin(() => {
           refusal = new FramingError("too_large", "too many messages are incomplete");
@@ -102,8 +100,7 @@ export const createConnections = (
       });
       server.on("tlsClientError", onFailure);
       server.on(event, (socket: Socket) => {
-        const readMs = clock.monotonic();
-        const connection = { socket, readMs, isHolding: false, isStoring: false };
+        const connection = { socket, storedMs: clock.monotonic(), isHolding: false };
         socket.setKeepAlive(true, limits.incompleteMs);
         open.add(connection);
         const end = follow(connection, transport)
@@ -119,9 +116,8 @@ export const createConnections = (
     /** Asks senders from which nothing has come for long to end their connections; ends those that have not since the call before. */
     endIdle: () => {
       const now = clock.monotonic();
-      for (const { socket, readMs, isHolding, isStoring } of open) {
-        const idleMs = isHolding ? limits.incompleteMs : limits.idleMs;
-        if (isStoring || now - readMs < idleMs) continue;
+      for (const { socket, storedMs, isHolding } of open) {
+        if (now - storedMs < (isHolding ? limits.incompleteMs : limits.idleMs)) continue;
         if (socket.writableEnded) socket.destroy();
         else socket.end();
       }
@@ -137,8 +133,8 @@ export const createConnections = (
         done.abort("done");
         const now = clock.monotonic();
         if (now >= lastMs) abort();
-        for (const { socket, readMs, isStoring } of open)
-          if (now >= lastMs || (!isStoring && now - readMs >= quietMs)) socket.destroy();
+        for (const { socket, storedMs } of open)
+          if (now >= lastMs || now - storedMs >= quietMs) socket.destroy();
       }
     },
     counts: () => ({ connections: open.size, ...counts }),

@@ -105,12 +105,12 @@ export const createFraming = (bytesMax: number): Framing => {
 
   const readLines = (bytes: Buffer): Frame[] => {
     const frames: Frame[] = [];
-    const nextNul = createSearch(bytes, 0);
+    for (let nul = bytes.indexOf(0, searched); nul !== -1; nul = bytes.indexOf(0, nul))
+      bytes[nul] = newline;
     let at = 0;
     for (;;) {
-      const from = Math.max(at, searched);
-      const line = bytes.indexOf(newline, from);
-      const found = Math.min(line === -1 ? bytes.length : line, nextNul(from));
+      const line = bytes.indexOf(newline, Math.max(at, searched));
+      const found = line === -1 ? bytes.length : line;
       const isLong = found - at > bytesMax;
       if (found === bytes.length && !isLong) break;
       const end = isLong
@@ -157,15 +157,3 @@ const detect = (bytes: Buffer): boolean | undefined => {
 const isLineEnd = (byte: number | undefined) => byte === newline || byte === carriageReturn;
 
 const whole = (bytes: Buffer): Frame => ({ bytes, isPartial: false, isContinued: false });
-
-/** Returns a function that finds the next `byte` at or after a rising place; the end if there is none. Looks at each byte once. */
-const createSearch = (bytes: Buffer, byte: number) => {
-  let found = -1;
-  return (from: number): number => {
-    if (found < from) {
-      const next = bytes.indexOf(byte, from);
-      found = next === -1 ? bytes.length : next;
-    }
-    return found;
-  };
-};

@@ -50,14 +50,12 @@ const header5424 =
   /^1 (?:-|(\d{4}-\S{1,40})) (?:-|(\S{1,255})) (?:-|(\S{1,255})) (?:-|(\S{1,255})) (?:-|(\S{1,255})) /;
 
 const readRfc5424 = (parsing: Parsing): boolean => {
-  const [head, time, hostname, appname, procid, msgid] = header5424.exec(parsing.rest) ?? [];
+  const [head, time, ...fields] = header5424.exec(parsing.rest) ?? [];
   if (head === undefined) return false;
   putIsoTime(parsing, time);
   put(parsing, "syslog.version", "1");
-  put(parsing, "syslog.hostname", hostname);
-  put(parsing, "syslog.appname", appname);
-  put(parsing, "syslog.procid", procid);
-  put(parsing, "syslog.msgid", msgid);
+  for (const [index, name] of ["hostname", "appname", "procid", "msgid"].entries())
+    put(parsing, `syslog.${name}`, fields[index]);
   const text = parsing.rest.slice(head.length);
   const data = readStructuredData(text);
   for (const [name, value] of data.values) put(parsing, `syslog.structured_data.${name}`, value);
@@ -112,7 +110,7 @@ const endOfValue = (text: string, from: number): number => {
 
 /** A time by RFC 3164, and Cisco's: a number or a name before it, `*` or `.`, a year, fractions, a zone before a colon. */
 const bsdHeader =
-  /^(?:\d{0,10}: )?(?:(?<origin>[^\s:]{1,255}): )?[*.]?(?:(?<yearBefore>\d{4}) )?(?<month>[A-Z][a-z]{2}) {1,2}(?<day>\d{1,2})(?: (?<year>\d{4}))? (?<hours>\d\d):(?<minutes>\d\d):(?<seconds>\d\d)(?:[.,](?<fraction>\d{1,9}))?(?: (?<zone>[A-Z]{1,5})(?=:))?:?(?: |$)/;
+  /^(?:\d{0,10}: )?(?:(?<origin>[^\s:]{1,255}): )?[*.]?(?:(?<yearBefore>\d{4}) )?(?<month>[A-Z][a-z]{2}) {1,2}(?<day>\d{1,2})(?: (?<year>\d{4}))? (?<time>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?: (?<zone>[A-Z]{1,5})(?=:))?:?(?: |$)/;
 const isoHeader = /^(\d{4}-\d\d-\d\dT\S{8,32})(?: |$)/;
 const tagged = /^([^\s:[\]]{1,255})(?:\[([^\s\]]{0,255})\])?:(?: |$)/;
 const named = /^(\S{1,255}) (?:: )?/;
@@ -149,7 +147,6 @@ const putIsoTime = (parsing: Parsing, text: string | undefined): boolean => {
   return true;
 };
 
-const months = "JanFebMarAprMayJunJulAugSepOctNovDec";
 const utcZones = ["UTC", "GMT", "Z"];
 
 /** Adds a time without a year as that of the nearest one, and without a zone as that of this host's; returns whether it is one. */
@@ -159,29 +156,22 @@ const putBsdTime = (
   nowMs: number,
 ): boolean => {
   if (parts === undefined) return false;
-  const month = months.indexOf(parts.month ?? "") / 3;
-  const isUtc = utcZones.includes(parts.zone ?? "");
-  const [day, hours, minutes, seconds] = ["day", "hours", "minutes", "seconds"].map((name) =>
-    Number(parts[name]),
-  ) as [number, number, number, number];
-  const milliseconds = Number(`0.${parts.fraction ?? 0}`) * 1000;
+  const { month, day, yearBefore, year: given = yearBefore, time = "", zone = "" } = parts;
+  const isUtc = utcZones.includes(zone);
   const timeIn = (year: number): number[] => {
-    const time = [month, day, hours, minutes, seconds, milliseconds] as const;
-    const date = isUtc ? new Date(Date.UTC(year, ...time)) : new Date(year, ...time);
-    const isSame = (isUtc ? date.getUTCDate() : date.getDate()) === day;
-    return isSame && hours < 24 ? [date.getTime()] : [];
+    const date = new Date(
+      `${month} ${day} ${year} ${time.replace(",", ".")}${isUtc ? " UTC" : ""}`,
+    );
+    // February has no day 31, and no day an hour 24.
+    const isSame = (isUtc ? date.getUTCDate() : date.getDate()) === Number(day);
+    return isSame ? [date.getTime()] : [];
   };
-  const given = parts.year ?? parts.yearBefore;
   const thisYear = new Date(nowMs).getFullYear();
   const years = given === undefined ? [thisYear, thisYear - 1, thisYear + 1] : [Number(given)];
-  const [nearest] = (Number.isInteger(month) ? years.flatMap(timeIn) : []).sort(
-    (a, b) => Math.abs(a - nowMs) - Math.abs(b - nowMs),
-  );
+  const [nearest] = years.flatMap(timeIn).sort((a, b) => Math.abs(a - nowMs) - Math.abs(b - nowMs));
   if (nearest === undefined) return false;
   put(parsing, "syslog.timestamp", rfc3339(nearest));
-  const assumed = [given === undefined && "year", !isUtc && "zone"].filter(
-    (part) => part !== false,
-  );
+  const assumed = [...(given === undefined ? ["year"] : []), ...(isUtc ? [] : ["zone"])];
   if (assumed.length > 0) put(parsing, "syslog.timestamp.assumed", assumed.join(" and "));
   return true;
 };
