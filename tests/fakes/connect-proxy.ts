@@ -18,13 +18,16 @@ interface ServerTls {
   key: string;
 }
 
-/** Issues a certificate for `localhost`. */
-export const createServerTls = async (ca: TestCa): Promise<ServerTls> => {
+/** Issues a certificate for `localhost`: of a server, unless its extensions say otherwise. */
+export const createServerTls = async (
+  ca: TestCa,
+  extensions = serverExtensions(),
+): Promise<ServerTls> => {
   const key = await createTestKey();
   const der = await issueTestCertificate({
     ca,
     key,
-    extensions: [testNames([{ type: "dns", value: "localhost" }], false), ...serverExtensions()],
+    extensions: [testNames([{ type: "dns", value: "localhost" }], false), ...extensions],
     notBefore: new Date("2026-01-01"),
     notAfter: new Date("2099-01-01"),
   });

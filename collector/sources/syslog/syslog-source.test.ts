@@ -6,17 +6,11 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import { afterEach, expect, it } from "vitest";
-import { encodePem } from "#proto/pem.ts";
-import {
-  createTestCa,
-  createTestKey,
-  issueTestCertificate,
-  type TestCa,
-  x509,
-} from "#scripts/lab/ca/test-pki.ts";
+import { clientExtensions, createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import { closeAccounts, refusalsOf } from "#tests/collector/support/queue-accounts.ts";
 import { startTestSyslog } from "#tests/collector/support/syslog.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
+import { createServerTls } from "#tests/fakes/connect-proxy.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { testRecord } from "#tests/support/queue.ts";
@@ -139,7 +133,8 @@ it("reads a slow sender to its end when it stops, and for ten seconds at most", 
 });
 
 it("counts what it has received and cannot store when it stops", async () => {
-  const syslog = await start({ queueOptions: { maxDiskUsageBytes: 10_000 } });
+  const clock = createTestClock();
+  const syslog = await start({ clock, queueOptions: { maxDiskUsageBytes: 10_000 } });
   await syslog.queue.append([testRecord("full", 9_500)]);
   let appended = 0;
   syslog.appendBy((records, options) => {
@@ -149,7 +144,14 @@ it("counts what it has received and cannot store when it stops", async () => {
   const sender = await syslog.connect();
   sender.write(lines(["a".repeat(900), "b"]));
   await expect.poll(() => appended).toBe(2);
-  await syslog.source.stop();
+  const stopped = syslog.source.stop();
+  await expect
+    .poll(async () => {
+      await clock.advance(500);
+      return syslog.counters();
+    })
+    .toMatchObject({ refused: 2 });
+  await stopped;
   expect(refusalsOf(closeAccounts(syslog.queue))).toEqual(refused(queueFull, 2));
 });
 
@@ -355,7 +357,7 @@ it("W5: requires certificates of senders by TLS, and takes up a new one of its o
     return join(dir, name);
   };
   const files = async (by: TestCa) => {
-    const { cert, key } = await issue(by);
+    const { cert, key } = await createServerTls(by);
     return { certFile: write("tls.crt", cert), keyFile: write("tls.key", key) };
   };
   const tls = { ...(await files(ca)), clientCaFile: write("ca.pem", ca.pem) };
@@ -367,6 +369,7 @@ it("W5: requires certificates of senders by TLS, and takes up a new one of its o
     sender.resume();
     await once(sender, "close");
   };
+  const issue = (by: TestCa) => createServerTls(by, clientExtensions());
   const trusted = await issue(ca);
   await send({ ca: ca.pem, ...trusted });
   await expect.poll(() => syslog.texts()).toEqual(["by TLS"]);
@@ -402,22 +405,3 @@ it("warns of a listener that is open to the network without TLS", async () => {
     { code: "udp_lossy" },
   ]);
 });
-
-const issue = async (ca: TestCa) => {
-  const key = await createTestKey();
-  const der = await issueTestCertificate({
-    ca,
-    key,
-    names: [{ type: "dns", value: "localhost" }],
-    extensions: [
-      new x509.SubjectAlternativeNameExtension([{ type: "dns", value: "localhost" }]),
-      new x509.ExtendedKeyUsageExtension([
-        x509.ExtendedKeyUsage.serverAuth,
-        x509.ExtendedKeyUsage.clientAuth,
-      ]),
-    ],
-    notBefore: new Date("2020-01-01"),
-    notAfter: new Date("2099-01-01"),
-  });
-  return { key: key.pem, cert: encodePem(der, "CERTIFICATE") };
-};
