@@ -142,6 +142,7 @@ it.each<[string, Answer, RegExp]>([
     (response) => response.end('{"items":[{"metadata":{"uid":7}}]}'),
     /not a list of pods/,
   ],
+  ["NUL in a label", list(pod("a", { app: "a\0b" })), /not a list of pods/],
   ["a label of a megabyte", list(pod("a", { app: "x".repeat(1_000_000) })), /not a list of pods/],
   [
     "a million objects",

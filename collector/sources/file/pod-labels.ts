@@ -102,7 +102,7 @@ const PodList = v.object({
       metadata: v.object({
         uid: v.string(),
         annotations: Texts,
-        labels: v.optional(v.record(v.string(), v.pipe(v.string(), v.maxLength(63))), {}),
+        labels: v.optional(v.record(v.string(), v.pipe(v.string(), v.regex(/^[-\w.]{0,63}$/))), {}),
       }),
     }),
   ),
