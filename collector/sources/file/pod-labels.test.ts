@@ -71,7 +71,11 @@ const create = () => {
   const clock = createTestClock();
   const log = createTestLog();
   const { signal } = new AbortController();
-  const labels = createPodLabels(["app", "example.com/team"], { clock, log, signal }, api);
+  const labels = createPodLabels(
+    ["app", "example.com/team", "constructor"],
+    { clock, log, signal },
+    api,
+  );
   const of = (uid: string) => labels.addTo({ "k8s.pod.uid": uid });
   return { clock, labels, of };
 };

@@ -118,10 +118,9 @@ const readPods = async (
   if (!parsed.success) throw new Error("the answer of the API is not a list of pods");
   return new Map(
     parsed.output.items.map(({ metadata: { uid, annotations, labels } }) => {
-      const found = names.flatMap((name) => {
-        const value = labels[name];
-        return value === undefined ? [] : [[`k8s.pod.label.${name}`, value]];
-      });
+      const found = names
+        .filter((name) => Object.hasOwn(labels, name))
+        .map((name) => [`k8s.pod.label.${name}`, labels[name]]);
       // The logs of a static pod have the hash of its manifest.
       return [annotations["kubernetes.io/config.hash"] ?? uid, Object.fromEntries(found)];
     }),
