@@ -117,9 +117,9 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
 
 /** Returns the jobs of objects: of those that this core writes, and of those that an earlier one has written. */
 const objectJobsOf = (core: Core, opened: OpenedObjects): Job[] => [
-  ["objects", objectSweepMs, () => sweepObjects({ ...core, ...opened?.adopter })],
+  ["objects", objectSweepMs, () => sweepObjects({ ...opened?.adopter, ...core })],
   ...(opened
-    ? [["object check", objectCheckMs, () => checkObjects({ ...core, ...opened })] satisfies Job]
+    ? [["object check", objectCheckMs, () => checkObjects({ ...opened, ...core })] satisfies Job]
     : []),
 ];
 

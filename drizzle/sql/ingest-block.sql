@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS "ingest_block" (
 	"received_at" timestamp with time zone NOT NULL,
 	-- SHA-256 of the encoded envelopes before compression.
 	"digest" bytea NOT NULL,
-	-- As `svc.ingest.v1.BlockEncoding`: 1 none, 2 zstd.
+	-- As `svc.ingest.v1.BlockEncoding`: 1 none, 2 zstd. 3: the data name a part of an object (functions/store/ingest/object-reference.ts).
 	"encoding" smallint NOT NULL,
 	"data" bytea NOT NULL,
 	-- The transaction that stored the row: within a queue it rises with the sequence (ingest-expect-cursors.sql). What reads blocks in the

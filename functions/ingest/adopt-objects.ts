@@ -26,7 +26,7 @@ import type { ObjectBlock, ObjectQueue } from "#proto/gen/svc/ingest/v1/stored_o
 import type { Database } from "../store/database/database.ts";
 import { commitBatch, invalidName, type ObjectWriter } from "../store/ingest/commit-batch.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
-import type { FrameToCommit } from "../store/ingest/decide-batch.ts";
+import { type FrameToCommit, queueKey, queueKeyOfHex } from "../store/ingest/decide-batch.ts";
 import { type EnvelopeRun, partitionRun } from "../store/ingest/envelope-run.ts";
 import { readFooter } from "../store/ingest/object-footer.ts";
 import { encodeReference } from "../store/ingest/object-reference.ts";
@@ -39,7 +39,7 @@ import {
   markDrawnObjects,
   type NamedObject,
 } from "../store/ingest/objects.ts";
-import { findCursor } from "../store/ingest/queues.ts";
+import { findCursors } from "../store/ingest/queues.ts";
 import { type BlockCodec, isOfDigest } from "../store/ingest/stored-envelope.ts";
 import type { WrittenStore } from "./object-writer.ts";
 
@@ -199,8 +199,12 @@ const adoptObject = async (
   if (footer.lineage !== lineage) throw new ObjectChanged(object.name);
   const left: LeftRange[] = [];
   const frames: FrameToCommit[] = [];
+  const found = await findCursors(db, footer.queues);
+  const cursors = new Map(
+    found.map(({ hostId, queueHex, cursor }) => [queueKeyOfHex(hostId, queueHex), cursor]),
+  );
   for (const queue of footer.queues) {
-    const cursor = await findCursor(db, queue);
+    const cursor = cursors.get(queueKey(queue)) ?? 0n;
     if (queue.cursor <= cursor) continue;
     if (queue.previousCursor > cursor) left.push(rangeOf(queue));
     else frames.push(...(await framesOf(queue, cursor, { object, store, codec })));

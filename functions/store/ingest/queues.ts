@@ -21,7 +21,9 @@ import {
   orNull,
   type RowOf,
   readRow,
+  readRows,
   rowReader,
+  texts,
   timestamptz,
 } from "../database/statements.ts";
 
@@ -208,6 +210,20 @@ export const findCursor = async (db: Executor, queue: QueueName): Promise<bigint
     .where(isQueue(queue));
   return row?.cursor ?? 0n;
 };
+
+/** Finds the cursors of those queues that are known, with their ids in hex. */
+export const findCursors = (
+  db: Executor,
+  queues: readonly QueueName[],
+): Promise<{ hostId: string; queueHex: string; cursor: bigint }[]> =>
+  readRows(
+    db,
+    { hostId: String, queueHex: String, cursor: BigInt },
+    sql`
+    select host_id, queue as queue_hex, cursor
+    from unnest(${texts(queues.map(({ hostId }) => hostId))}, ${texts(queues.map(({ queueId }) => queueId.toHex()))}) as wanted (host, queue)
+    join ingest_cursor on host_id = wanted.host and queue_id = decode(wanted.queue, 'hex')`,
+  );
 
 /**
  * Locks the cursors of queues, each of another host, until the transaction ends; returns them with their sessions. Inserts unknown ones at
