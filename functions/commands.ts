@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { hourMs, systemClock } from "#kit/clock.ts";
-import { timeAt } from "#proto/fleet-health/query-language/quantities.ts";
+import { timeAt } from "#proto/telemetry/time-at.ts";
 import { type MigratedCore, operatorName, withDatabase, withMigratedCore } from "./command-core.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import type { StoreKeys } from "./config/store-config.ts";

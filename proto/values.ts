@@ -75,12 +75,6 @@ export const Integer = (min: number, max: number) =>
     v.maxValue(max, `must be at most ${max}`),
   );
 
-/** The longest duration that a filter takes: ten years. */
-export const filterSecondsMax = 315_360_000;
-
-/** The largest count or size in a filter: 12 digits. */
-export const filterCountMax = 999_999_999_999;
-
 /** A whole number in a query, documented as an integer. */
 export const QueryInteger = (min: number, max: number) =>
   v.pipe(

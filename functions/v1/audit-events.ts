@@ -23,9 +23,9 @@ import {
   NamedRecord,
   type RecordNames,
 } from "#proto/audit-event.ts";
+import { filterSecondsMax } from "#proto/fleet-health/vocabulary.ts";
 import {
   DateFromTimestamp,
-  filterSecondsMax,
   Identifier,
   inCamelCase,
   QueryInteger,

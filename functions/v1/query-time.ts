@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { type TimeAt, timeAt } from "#proto/fleet-health/query-language/quantities.ts";
+import { type TimeAt, timeAt } from "#proto/telemetry/time-at.ts";
 
 /** A time in a query: in UTC, or relative to now. */
 export const QueryTime = v.pipe(

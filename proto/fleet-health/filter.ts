@@ -10,8 +10,6 @@ import { type FigureFilter, figureFilters } from "../management/reported-numbers
 import {
   type CamelCase,
   camelCase,
-  filterCountMax,
-  filterSecondsMax,
   Identifier,
   parsePastTime,
   parseTimestamp,
@@ -27,6 +25,8 @@ import {
   enrolledStatuses,
   type FleetSort,
   type FleetState,
+  filterCountMax,
+  filterSecondsMax,
   fleetConditions,
   fleetStates,
   forwarderKinds,

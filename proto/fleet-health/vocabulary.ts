@@ -190,5 +190,11 @@ export const certificateStatus = (
   now: number,
 ): CertificateStatus => (status !== "revoked" && notAfter.getTime() <= now ? "expired" : status);
 
+/** The longest duration that a filter takes: ten years. */
+export const filterSecondsMax = 315_360_000;
+
+/** The largest count or size in a filter: 12 digits. */
+export const filterCountMax = 999_999_999_999;
+
 /** How far `ahead` looks without `hours`: a weekend of three days. */
 export const aheadHours = 72;

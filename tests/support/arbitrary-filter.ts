@@ -7,9 +7,8 @@ import {
   negatedPart,
   type PositivePart,
 } from "#proto/fleet-health/filter.ts";
-import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { filterCountMax, filterSecondsMax, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { labelPair } from "#proto/labels.ts";
-import { filterCountMax, filterSecondsMax } from "#proto/values.ts";
 
 /** Generates texts that stress the query language: quotes, backslashes, operators, spaces of every kind, no control characters. */
 export const arbitraryText = (lengthMax: number) =>

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { filterSecondsMax } from "#proto/values.ts";
+import { filterSecondsMax } from "../vocabulary.ts";
 import { parseDuration, writeDuration } from "./quantities.ts";
 
 it.each([

@@ -1,4 +1,4 @@
-import { filterCountMax, filterSecondsMax, parseTimestamp } from "#proto/values.ts";
+import { filterCountMax, filterSecondsMax } from "../vocabulary.ts";
 
 /** Units by their sizes, the largest first; the last is 1. */
 type Units = readonly (readonly [name: string, size: number])[];
@@ -35,17 +35,6 @@ export const parseDuration = (text: string): number | undefined => {
   const [, digits, letter] = /^(\d{1,9})([smhd])$/.exec(text) ?? [];
   const size = durations.find(([name]) => name === letter)?.[1];
   return amountOf(digits, size, filterSecondsMax);
-};
-
-/** Returns a time in milliseconds at `now`. */
-export type TimeAt = (now: number) => number;
-
-/** Parses a time in UTC, such as `2026-01-31T08:00:00Z`, or how long ago it is, such as `2h`; undefined for other text. */
-export const timeAt = (text: string): TimeAt | undefined => {
-  const ago = parseDuration(text);
-  if (ago !== undefined) return (now) => now - ago * 1000;
-  const at = parseTimestamp(text);
-  return at === undefined ? undefined : () => at;
 };
 
 /** Writes a whole number of seconds in the largest exact unit: 600 is `10m`. `parseDuration` is its inverse. */

@@ -4,7 +4,6 @@
  */
 import * as v from "valibot";
 import { anyLabelValue, isLabelKey, isLabelValue, splitLabelPair } from "#proto/labels.ts";
-import { filterSecondsMax } from "#proto/values.ts";
 import {
   type DescribedPart,
   filterParts,
@@ -13,6 +12,7 @@ import {
   positivePartNames,
   versionRangePattern,
 } from "../filter.ts";
+import { filterSecondsMax } from "../vocabulary.ts";
 import { nearest } from "./nearest.ts";
 import {
   parseCount,
