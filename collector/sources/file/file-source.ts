@@ -17,7 +17,7 @@ import { createDiscovery, type FileSourceConfig, isHung } from "./discovery.ts";
 import { createLedgers } from "./ledger.ts";
 import { createMultiline, type Multiline, type MultilineConfig } from "./multiline.ts";
 import type { Placed } from "./placement.ts";
-import { createPodLabels } from "./pod-labels.ts";
+import type { createPodLabels, PodLabels } from "./pod-labels.ts";
 import { fileCheckpoints } from "./position.ts";
 import {
   createPause,
@@ -167,7 +167,7 @@ export const createFileSource = (
       ...discovery.warnings(),
       ...fileWarnings([...tails.values()], dependencies.files),
       ...readers.warnings(),
-      ...reading.podLabels.warnings(),
+      ...(reading.podLabels?.warnings() ?? []),
     ],
     counters: () => ({
       files: tails.size,
@@ -194,6 +194,22 @@ const tailDefaults = { partialAfterMs: 5_000, encoding: "utf-8" } as const;
 const openMultiline = async (config: MultilineConfig | undefined): Promise<Multiline | undefined> =>
   config && createMultiline(config);
 
+/** Returns the reader of the labels of pods, which is imported once a config names some. */
+const openPodLabels = (
+  ...[names = [], dependencies]: Parameters<typeof createPodLabels>
+): PodLabels | undefined => {
+  if (names.length === 0) return undefined;
+  let labels: PodLabels | undefined;
+  return {
+    addTo: async (attributes) => {
+      const pods = await import("./pod-labels.ts");
+      labels ??= pods.createPodLabels(names, dependencies);
+      return labels.addTo(attributes);
+    },
+    warnings: () => labels?.warnings() ?? [],
+  };
+};
+
 /** Returns how the files of a source are read. */
 const readingOf = (
   config: FileSourceConfig,
@@ -204,7 +220,7 @@ const readingOf = (
   ...config,
   source,
   multiline: openMultiline(config.multiline),
-  podLabels: createPodLabels(config.podLabels, dependencies),
+  podLabels: openPodLabels(config.podLabels, dependencies),
 });
 
 /** Files that wait for so long may be gone before their turn. */
