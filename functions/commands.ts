@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { hourMs, systemClock } from "#kit/clock.ts";
-import { timeAt } from "#proto/telemetry/time-at.ts";
 import { type MigratedCore, operatorName, withDatabase, withMigratedCore } from "./command-core.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import type { StoreKeys } from "./config/store-config.ts";
@@ -35,6 +34,7 @@ import {
   joinDigest,
 } from "./store/ingest/stored-envelope.ts";
 import { dropTelemetryTable, TableRefused } from "./store/ingest/telemetry-table.ts";
+import { timeAt } from "./v1/query-time.ts";
 
 /** What `svc-server --help` prints. */
 export const serverUsage = `svc-server: core of the collector fleet

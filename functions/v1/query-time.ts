@@ -1,5 +1,6 @@
 import * as v from "valibot";
-import { type TimeAt, timeAt } from "#proto/telemetry/time-at.ts";
+import { parseDuration } from "#proto/fleet-health/query-language/quantities.ts";
+import { parseTimestamp } from "#proto/values.ts";
 
 /** A time in a query: in UTC, or relative to now. */
 export const QueryTime = v.pipe(
@@ -13,3 +14,14 @@ export const QueryTime = v.pipe(
     return NEVER;
   }),
 );
+
+/** Returns a time in milliseconds at `now`. */
+type TimeAt = (now: number) => number;
+
+/** Parses a time in UTC, such as `2026-01-31T08:00:00Z`, or how long ago it is, such as `2h`; undefined for other text. */
+export const timeAt = (text: string): TimeAt | undefined => {
+  const ago = parseDuration(text);
+  if (ago !== undefined) return (now) => now - ago * 1000;
+  const at = parseTimestamp(text);
+  return at === undefined ? undefined : () => at;
+};
