@@ -28,7 +28,8 @@ import { openStreams } from "./ingest-sender.ts";
  * durable PostgreSQL. The floor is a loop that only COPYs the same envelopes as rows, in batches of what is in flight. It is warmed until two
  * in a row agree, and measured once more after. The database must have what was acknowledged. With more than 256 streams all but one are
  * idle: the bench then measures the cost of an idle stream, and the effect of idle streams on a busy one. `--store` is a value of
- * `SVC_INGEST_STORE`, or `directory` for a temporary one: objects need some hundred blocks in flight, of several hosts.
+ * `SVC_INGEST_STORE`, whose key is in the environment, or `directory` for a temporary one: objects need some hundred blocks in flight, of
+ * several hosts.
  */
 export const ingestBench: Bench = async (args) => {
   const defaults = {
@@ -61,7 +62,9 @@ export const ingestBench: Bench = async (args) => {
   };
   await using folder = await mkdtempDisposable(join(tmpdir(), "bench-objects-"));
   const location = store === "directory" ? `directory:${folder.path}` : store;
-  await using core = await startBenchCore({ env: { SVC_INGEST_STORE: location } });
+  const { SVC_INGEST_STORE_CREDENTIALS = "" } = process.env;
+  const env = { SVC_INGEST_STORE: location, SVC_INGEST_STORE_CREDENTIALS };
+  await using core = await startBenchCore({ env });
   return await (load.streams > 256 ? idleStreams(core, load) : throughput(core, load));
 };
 
