@@ -43,7 +43,8 @@ export interface HttpRequest {
   method: "GET" | "PUT" | "POST" | "DELETE";
   url: string;
   headers: Readonly<Record<string, string>>;
-  body?: Uint8Array | undefined;
+  /** Parts that follow each other. */
+  body?: readonly Uint8Array[] | undefined;
   signal: AbortSignal;
 }
 
@@ -60,6 +61,8 @@ export interface S3Needs {
   credentials: S3CredentialSource;
   clock: Clock;
   entropy: Entropy;
+  /** Returns the SHA-256 of parts that follow each other, in hex. */
+  hash(parts: readonly Uint8Array[]): string;
   /** A call fails after so long, with all its attempts. */
   callMs?: number | undefined;
 }

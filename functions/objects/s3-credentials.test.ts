@@ -10,7 +10,7 @@ const start = () => {
   const forms: string[] = [];
   let isAvailable = true;
   const send: SendHttp = async ({ body }) => {
-    forms.push(new TextDecoder().decode(body));
+    forms.push(new TextDecoder().decode(body?.[0]));
     const ends = clock.iso(60 * minuteMs);
     const text = isAvailable
       ? `<Credentials><AccessKeyId>key-${forms.length}</AccessKeyId><SecretAccessKey>secret</SecretAccessKey><SessionToken>token</SessionToken><Expiration>${ends}</Expiration></Credentials>`

@@ -59,7 +59,7 @@ const assumeRole = async (
     method: "POST",
     url: identity.url,
     headers: { "content-type": "application/x-www-form-urlencoded" },
-    body: new TextEncoder().encode(form.toString()),
+    body: [new TextEncoder().encode(form.toString())],
   });
   const text = new TextDecoder().decode(bytes ?? undefined);
   const field = (name: string) => {

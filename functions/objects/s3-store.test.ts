@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { hashParts } from "#functions/node/objects/send-http.ts";
 import type { Clock } from "#kit/clock.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
@@ -43,7 +44,8 @@ const start = () => {
   };
   const place = { bucketUrl: "http://s3.test/telemetry/", prefix: "fleet/a/", region: "eu-1" };
   const entropy = createSeededEntropy();
-  const store = createS3Store(place, { send, credentials, clock: { ...clock, sleep }, entropy });
+  const needs = { send, credentials, clock: { ...clock, sleep }, entropy, hash: hashParts };
+  const store = createS3Store(place, needs);
   return { clock, key, state: model.state, store };
 };
 

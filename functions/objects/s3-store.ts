@@ -1,4 +1,4 @@
-import { concatBytes, equalBytes, sha256 } from "#kit/bytes.ts";
+import { concatBytes, equalBytes, lengthOf } from "#kit/bytes.ts";
 import {
   ObjectChanged,
   ObjectExists,
@@ -52,12 +52,11 @@ export const createS3Store = (place: S3Place, needs: S3Needs): ObjectStore => {
   };
 
   const put: ObjectStore["put"] = async (name, parts, signal) => {
-    const body = concatBytes(parts);
     const headers = {
-      "x-amz-content-sha256": (await sha256(body)).toHex(),
+      "x-amz-content-sha256": needs.hash(parts),
       ...(isConditional && { "if-none-match": "*" }),
     };
-    const request = { method: "PUT" as const, key: place.prefix + name, headers, body };
+    const request = { method: "PUT" as const, key: place.prefix + name, headers, body: parts };
     const expects = ["PreconditionFailed", ...(isConditional ? ["NotImplemented"] : [])];
     const response = await call({ ...request, expects }, signal);
     noteHazards(response);
@@ -67,8 +66,8 @@ export const createS3Store = (place: S3Place, needs: S3Needs): ObjectStore => {
     }
     if (response.error === "") return;
     // An earlier attempt, whose response was lost, may have stored it.
-    const stored = await read(name, { last: body.length + 1 });
-    if (!equalBytes(stored, body)) throw new ObjectExists(name);
+    const stored = await read(name, { last: lengthOf(parts) + 1 });
+    if (!equalBytes(stored, concatBytes(parts))) throw new ObjectExists(name);
   };
 
   const listPage = async (prefix: string, after: string, limit: number) => {

@@ -4,7 +4,7 @@ import { createServer as createHttpServer, type RequestListener } from "node:htt
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { SendHttp } from "#functions/objects/s3-calls.ts";
-import { readBytes } from "#kit/bytes.ts";
+import { concatBytes, readBytes } from "#kit/bytes.ts";
 
 /** An error of S3. */
 interface S3Error {
@@ -97,10 +97,11 @@ export const createS3Model = (clock: { now(): number }) => {
     return fault === "lost-response" ? "lost" : response;
   };
 
-  const send: SendHttp = async ({ url, method, headers, body = textOf(""), signal }) => {
+  const send: SendHttp = async ({ url, method, headers, body: parts = [], signal }) => {
     signal.throwIfAborted();
     const { host, pathname, search } = new URL(url);
     const target = `${pathname}${search}`;
+    const body = concatBytes(parts);
     const response = respond({ method, target, headers: { host, ...headers }, body });
     if (response === "lost") throw Object.assign(new Error("reset"), { code: "ECONNRESET" });
     if (response === "hangs")

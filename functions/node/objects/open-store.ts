@@ -9,7 +9,7 @@ import { fileFault } from "#kit/describe-error.ts";
 import { ConfigError, variableFault } from "#kit/env.ts";
 import { readCertificates, readTrustedFile } from "../config-files.ts";
 import { openDirectoryStore } from "./directory-store.ts";
-import { createSendHttp } from "./send-http.ts";
+import { createSendHttp, hashParts } from "./send-http.ts";
 
 /** What opening a store uses. */
 export interface OpenStoreNeeds extends Pick<S3Needs, "clock" | "entropy" | "callMs"> {
@@ -34,7 +34,7 @@ export const openObjectStore = async (
   }
   const send = createSendHttp(caFile);
   const credentials = keySourceOf(keys, location.place.region, { send, clock: needs.clock });
-  return createS3Store(location.place, { ...needs, send, credentials });
+  return createS3Store(location.place, { ...needs, send, credentials, hash: hashParts });
 };
 
 /** A check does not wait longer for a store that is unavailable. */

@@ -9,13 +9,14 @@ import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { createS3Model } from "#tests/fakes/s3-model.ts";
 import { newFolder, whenDone } from "#tests/support/new-folder.ts";
 import { itKeepsObjects } from "#tests/support/object-store-laws.ts";
-import { createSendHttp } from "./send-http.ts";
+import { createSendHttp, hashParts } from "./send-http.ts";
 
 const storeAt = (bucketUrl: string, caFile: string | null) =>
   createS3Store(
     { bucketUrl, prefix: "", region: "eu-1" },
     {
       send: createSendHttp(caFile),
+      hash: hashParts,
       credentials: {
         current: async () => ({ accessKeyId: "key-1", secretAccessKey: "secret-1" }),
         reject: () => undefined,
