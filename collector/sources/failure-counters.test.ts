@@ -40,7 +40,14 @@ const ofSenders = [
   "repaired_strings",
 ];
 /** Counters of files and the journal that report no failure; what is malformed is counted as refused. */
-const ofFiles = ["nul_bytes", "invalid_characters", "unparsed", "malformed", "cut_fields"];
+const ofFiles = [
+  "nul_bytes",
+  "invalid_characters",
+  "unparsed",
+  "malformed",
+  "cut_fields",
+  "repeated",
+];
 
 const dependencies = {
   append: async () => Promise.reject(new Error("unused")),
