@@ -3,7 +3,7 @@ import type { Component } from "solid-js";
 import { render } from "solid-js/web";
 import { createApiClient, createFetchAhead } from "./api/api-client.ts";
 import { pageNameOf, presentAddress } from "./browser/places.ts";
-import { lazyPart } from "./design/report-parts.tsx";
+import { lazyPart } from "./design/lazy-part.tsx";
 import { capitalised } from "./format/format.ts";
 import { PageContextProvider } from "./session/page-context.tsx";
 import { RequiresScope } from "./session/session-gate.tsx";

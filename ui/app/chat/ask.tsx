@@ -2,7 +2,7 @@ import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createRenderEffect, Show } from "solid-js";
 import { askKey, createShortcuts } from "../browser/shortcuts.ts";
 import { Button } from "../design/buttons.tsx";
-import { lazyPart } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/lazy-part.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 
 // Loaded on demand: no page needs it until somebody asks.

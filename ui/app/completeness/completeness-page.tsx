@@ -4,7 +4,7 @@ import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts
 import { CopiedCommand } from "../design/buttons.tsx";
 import { Chips, RecordList } from "../design/record-list.tsx";
 import { type RecordColumns, TwoLines } from "../design/record-table.tsx";
-import { List, Loaded, Notice } from "../design/report-parts.tsx";
+import { List, Loaded, Notice, Shown } from "../design/report-parts.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { type AddressList, createListPage, PageFrame } from "../shell/page.tsx";
 import { FirstHour } from "./first-hour.tsx";
@@ -51,12 +51,12 @@ export const CompletenessPage = () => {
         instead={{ href: "/data/completeness", words: "Show the last 7 days" }}
       >
         {(known) => (
-          <div class="shown page" data-shown={report.phase()}>
+          <Shown by={report} class="page">
             <p class="headline">{headlineOf(known(), asked())}</p>
             <Show when={withHours()} fallback={<Unsettled report={known()} list={address} />}>
               <Choices report={known()} list={address} />
             </Show>
-          </div>
+          </Shown>
         )}
       </Loaded>
       <Show when={address.params().get("host")}>

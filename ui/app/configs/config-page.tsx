@@ -10,9 +10,10 @@ import type { ConfigProgress } from "#proto/fleet-health/vocabulary.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { BarFigure } from "../design/bars.tsx";
 import { CopyButton } from "../design/buttons.tsx";
+import { lazyPart } from "../design/lazy-part.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import { CountLink, HostCell, type RecordColumns, RecordTable } from "../design/record-table.tsx";
-import { lazyPart, Section } from "../design/report-parts.tsx";
+import { Loading, Section } from "../design/report-parts.tsx";
 import { capitalised, formatBytes, formatCount, plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
@@ -95,7 +96,7 @@ const Assignments = (props: { configId: string }) => {
 const ConfigDiff = lazyPart(
   "The comparison",
   async () => (await import("./config-diff-view.tsx")).ConfigDiffView,
-  () => <p class="page-loading">Loading</p>,
+  Loading,
 );
 
 /** `/changes/configs/{id}`: one published config, how far its hosts are and which are left, its assignments, text and diffs. */

@@ -5,7 +5,7 @@ import { formatCountOf, formatKnown } from "../format/format.ts";
 import { CopiedCommand } from "./buttons.tsx";
 import { Icon } from "./icon.tsx";
 import { type RecordColumns, RecordTable } from "./record-table.tsx";
-import { Loaded, Notice } from "./report-parts.tsx";
+import { Loaded, Notice, Shown } from "./report-parts.tsx";
 
 /** The words for the rows of a list, and their order. */
 interface ListRows {
@@ -224,12 +224,12 @@ export const RecordList = <Item, Row = Item>(
       >
         {(known) => (
           <Show when={known().items.length > 0} fallback={noRows()}>
-            <div class="shown" data-shown={props.report.phase()}>
+            <Shown by={props.report}>
               <RecordTable {...props} rows={rowsOf(known().items)} />
               <Show when={known().items.length > rowsInView}>
                 {pager(`Pages of ${nouns()}, below`)}
               </Show>
-            </div>
+            </Shown>
           </Show>
         )}
       </Loaded>

@@ -1,16 +1,5 @@
 import { useLocation } from "@solidjs/router";
-import {
-  type Accessor,
-  type Component,
-  ErrorBoundary,
-  For,
-  type JSX,
-  lazy,
-  Match,
-  Show,
-  Suspense,
-  Switch,
-} from "solid-js";
+import { type Accessor, For, type JSX, Match, Show, Switch } from "solid-js";
 import { Dynamic } from "solid-js/web";
 import type { ApiProblem } from "../api/api-client.ts";
 import { type LiveReport, UpdatesProvider, useUpdates } from "../api/live-report.tsx";
@@ -179,8 +168,19 @@ export const LoadFailure = (props: {
   );
 };
 
+/** A part of a page that shows by its colours whether its report is old, or changes. */
+export const Shown = (props: {
+  by: Pick<LiveReport<unknown>, "phase">;
+  class?: string;
+  children: JSX.Element;
+}) => (
+  <div class={`shown ${props.class ?? ""}`} data-shown={props.by.phase()}>
+    {props.children}
+  </div>
+);
+
 /** Loads the page anew: an open page outlives an update of the server, which has other files and answers. */
-const ReloadButton = () => <Button onClick={() => location.reload()}>Reload</Button>;
+export const ReloadButton = () => <Button onClick={() => location.reload()}>Reload</Button>;
 
 /** The same button, if core answered with a success that this page cannot read. */
 export const ReloadIfUnreadable = (props: { problem: ApiProblem | undefined }) => (
@@ -188,30 +188,6 @@ export const ReloadIfUnreadable = (props: { problem: ApiProblem | undefined }) =
     <ReloadButton />
   </Show>
 );
-
-/** Reports that a part of the page could not be loaded. */
-const PartFailed = (props: { what: string }) => (
-  <Banner class="part-failed" role="alert">
-    {props.what} could not be loaded. The server may have a newer version of this page.
-    <ReloadButton />
-  </Banner>
-);
-
-/** Returns a part whose script is loaded on demand: `Loading` until it is there, and what failed if it cannot be loaded. */
-export const lazyPart = <Props extends object>(
-  what: string,
-  load: () => Promise<Component<Props>>,
-  Loading: Component = () => undefined,
-): Component<Props> => {
-  const Part: Component<Props> = lazy(async () => ({ default: await load() }));
-  return (props) => (
-    <ErrorBoundary fallback={<PartFailed what={what} />}>
-      <Suspense fallback={<Loading />}>
-        <Part {...props} />
-      </Suspense>
-    </ErrorBoundary>
-  );
-};
 
 /** Shows a report's value once it is there; until then that it is loading, or why it could not be loaded, with a button that tries again. */
 export const Loaded = <Reported, Value = Reported>(props: {

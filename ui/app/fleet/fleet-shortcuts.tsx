@@ -1,7 +1,7 @@
 import { createSignal, createUniqueId, Show } from "solid-js";
 import { askKey, type Shortcut, type ShortcutSwitch } from "../browser/shortcuts.ts";
 import { Button } from "../design/buttons.tsx";
-import { lazyPart } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/lazy-part.tsx";
 
 const ShortcutList = lazyPart(
   "The help",

@@ -7,7 +7,8 @@ import { createReport, neverMs, UpdatesProvider } from "../api/live-report.tsx";
 import { createMedia } from "../browser/create-media.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
 import { Button } from "../design/buttons.tsx";
-import { Banner, causeOf, lazyPart, ReloadIfUnreadable } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/lazy-part.tsx";
+import { Banner, causeOf, ReloadIfUnreadable, Shown } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf } from "../format/format.ts";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
@@ -65,9 +66,9 @@ export const Fleet = () => {
       <div class="fleet stack" data-past={view().at}>
         <Head of={fleet} />
         <Show when={report.phase() !== "failed" && !fleet.isEmptyFleet()}>
-          <div class="shown" data-shown={report.phase()}>
+          <Shown by={report}>
             <Overview of={fleet} />
-          </div>
+          </Shown>
         </Show>
         <Show when={!fleet.isEmptyFleet()}>
           <Tools of={fleet} />
@@ -183,14 +184,14 @@ const Head = (props: PartProps) => {
       <h1>Fleet</h1>
       {/* After a failure, figures of the previous view could be mistaken for those of this one. */}
       <Show when={report.phase() !== "failed"}>
-        <div class="shown" data-shown={report.phase()}>
+        <Shown by={report}>
           <SummaryLine
             summary={answer()?.summary}
             isChanging={report.phase() === "changing"}
             view={view()}
             trendOf={props.of.trendOf}
           />
-        </div>
+        </Shown>
       </Show>
       <FleetAge
         view={view()}
@@ -346,7 +347,7 @@ const Rows = (props: PartProps) => {
         <NoRows view={view()} onRetry={refresh} />
       </Match>
       <Match when={true}>
-        <div class="shown" data-shown={report.phase()}>
+        <Shown by={report}>
           <FleetTable
             rows={page.rows()?.length === 0 ? undefined : page.rows()}
             preferences={preferences()}
@@ -358,7 +359,7 @@ const Rows = (props: PartProps) => {
             hrefOfRow={props.of.hrefOfRow}
             hrefOfSort={(sort) => sortPath(view(), sort)}
           />
-        </div>
+        </Shown>
         <Show when={(answer()?.items.length ?? 0) > 20}>
           <FleetPager of={props.of} label="Pages of the table, below" />
         </Show>

@@ -4,7 +4,8 @@ import { parsePastTime } from "#proto/values.ts";
 import type { LiveReport } from "../api/live-report.tsx";
 import { PopoverMenu } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
-import { Freshness, lazyPart } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/lazy-part.tsx";
+import { Freshness } from "../design/report-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { type FleetView, viewPath, withTime } from "./view/view-state.ts";
 

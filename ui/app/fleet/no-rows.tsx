@@ -3,7 +3,8 @@ import { InventoryReport } from "#proto/inventory/inventory.ts";
 import type { ApiProblem } from "../api/api-client.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { LoadFailure, lazyPart, Notice } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/lazy-part.tsx";
+import { LoadFailure, Notice } from "../design/report-parts.tsx";
 import { plainText } from "../format/format.ts";
 import {
   defaultView,

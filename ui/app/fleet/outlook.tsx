@@ -2,7 +2,7 @@ import { For, type JSX, Show } from "solid-js";
 import * as v from "valibot";
 import { createReport } from "../api/live-report.tsx";
 import { PopoverMenu } from "../design/buttons.tsx";
-import { lazyPart } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/lazy-part.tsx";
 import { formatCount, formatCountOf, inWords } from "../format/format.ts";
 
 const AheadList = lazyPart(

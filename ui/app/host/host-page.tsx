@@ -20,6 +20,7 @@ import {
   Loading,
   Notice,
   Section,
+  Shown,
   Why,
 } from "../design/report-parts.tsx";
 import { WithCode } from "../design/with-code.tsx";
@@ -66,9 +67,9 @@ const Host = (props: { id: string }) => {
                 <HostName host={known().item} spelled={plainText} />
                 <LabelLinks labels={known().item.labels} />
               </header>
-              <div class="shown" data-shown={report.phase()}>
+              <Shown by={report}>
                 <HostParts id={props.id} detail={known()} />
-              </div>
+              </Shown>
             </div>
           </UpdatesProvider>
         )}

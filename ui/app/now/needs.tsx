@@ -5,7 +5,8 @@ import { createReport, type LiveReport } from "../api/live-report.tsx";
 import { decoded } from "../browser/decoded.ts";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
-import { Loaded, lazyPart } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/lazy-part.tsx";
+import { Loaded } from "../design/report-parts.tsx";
 import { Sparkline } from "../design/sparkline.tsx";
 import {
   formatAgo,

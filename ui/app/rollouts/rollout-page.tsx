@@ -12,7 +12,7 @@ import { BarFigure } from "../design/bars.tsx";
 import { CopiedCommand } from "../design/buttons.tsx";
 import { RecordState } from "../design/icon.tsx";
 import { HostCell, type RecordColumns, RecordTable } from "../design/record-table.tsx";
-import { List, Section } from "../design/report-parts.tsx";
+import { List, Section, Shown } from "../design/report-parts.tsx";
 import { ComparisonDetails } from "../fleet/changes/comparison-details.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
 import { capitalised, formatCount, formatCountOf, plainText } from "../format/format.ts";
@@ -50,7 +50,7 @@ export const RolloutPage = () => (
   >
     {(known, report) => (
       <>
-        <div class="shown stack gap-3" data-shown={report.phase()}>
+        <Shown by={report} class="stack gap-3">
           <Show when={known().ended_at === null}>
             <Outages outages={known().outages?.slice(-1)} />
           </Show>
@@ -60,7 +60,7 @@ export const RolloutPage = () => (
           </Show>
           <Waves rollout={known()} />
           <Commands rollout={known()} />
-        </div>
+        </Shown>
         <RecordEvents
           id={known().id}
           title="Timeline"

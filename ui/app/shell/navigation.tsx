@@ -3,7 +3,7 @@ import { createEffect, For, on, Show } from "solid-js";
 import { type Place, places } from "../browser/places.ts";
 import { PopoverMenu } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
-import { lazyPart } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/lazy-part.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 
 /** What is left of the places without scope `audit`. */

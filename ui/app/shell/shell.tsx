@@ -1,6 +1,7 @@
 import { createSignal, type JSX, onCleanup, Show } from "solid-js";
 import { Ask } from "../chat/ask.tsx";
-import { lazyPart, Notice } from "../design/report-parts.tsx";
+import { lazyPart } from "../design/lazy-part.tsx";
+import { Notice } from "../design/report-parts.tsx";
 import { OldData, SessionEnd, SessionGate } from "../session/session-gate.tsx";
 import type { WantedFile } from "./downloads.tsx";
 import { Menu, PagesOfPlace, Places } from "./navigation.tsx";

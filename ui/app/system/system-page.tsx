@@ -3,7 +3,7 @@ import { filterToParams } from "#proto/fleet-health/filter.ts";
 import { groupParts, isIll } from "#proto/system/parts.ts";
 import { type PartState, SystemReport } from "#proto/system/report.ts";
 import { type RecordColumns, RecordTable } from "../design/record-table.tsx";
-import { List, Loaded } from "../design/report-parts.tsx";
+import { List, Loaded, Shown } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { createPage, PageFrame, Time } from "../shell/page.tsx";
 import { Calendar } from "./calendar.tsx";
@@ -53,7 +53,7 @@ export const SystemPage = () => {
     <PageFrame of={page}>
       <Loaded report={report} what="state of the system" heading>
         {(known) => (
-          <div class="shown page" data-shown={report.phase()}>
+          <Shown by={report} class="page">
             <strong>
               <PartMark state={known().state} words={headlineOf(known())} />
             </strong>
@@ -73,7 +73,7 @@ export const SystemPage = () => {
             <LastOutages outages={known().outages} />
             <Calendar />
             <Trust />
-          </div>
+          </Shown>
         )}
       </Loaded>
     </PageFrame>

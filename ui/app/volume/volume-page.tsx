@@ -5,7 +5,7 @@ import { isUnusual, unusualVolume, VolumeReport } from "#proto/volume.ts";
 import { createReport } from "../api/live-report.tsx";
 import { Chips } from "../design/record-list.tsx";
 import { type RecordColumns, RecordTable } from "../design/record-table.tsx";
-import { List, Loaded, Notice } from "../design/report-parts.tsx";
+import { List, Loaded, Notice, Shown } from "../design/report-parts.tsx";
 import { Sparkline } from "../design/sparkline.tsx";
 import {
   formatBytes,
@@ -73,7 +73,7 @@ export const VolumePage = () => {
       >
         {(known) => (
           <Show when={known().items.length > 0} fallback={<NoVolume />}>
-            <div class="shown page" data-shown={report.phase()}>
+            <Shown by={report} class="page">
               <p>{headlineOf(known())}</p>
               <Series report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
               <Show when={known().by === "source"}>
@@ -83,7 +83,7 @@ export const VolumePage = () => {
                 </p>
               </Show>
               <Parts name={nameOf()} report={known()} />
-            </div>
+            </Shown>
           </Show>
         )}
       </Loaded>

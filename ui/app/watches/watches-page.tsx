@@ -11,6 +11,7 @@ import { useUpdates } from "../api/live-report.tsx";
 import { RecordState, type StateWords } from "../design/icon.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import { type RecordColumns, RecordLink, RecordTable, TwoLines } from "../design/record-table.tsx";
+import { Shown } from "../design/report-parts.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
 import {
   formatCount,
@@ -217,7 +218,7 @@ export const WatchPage = () => {
       titleOf={({ name }) => plainText(name)}
     >
       {(known, report) => (
-        <div class="shown page" data-shown={report.phase()}>
+        <Shown by={report} class="page">
           <Show when={known().held_by}>{(outage) => <Outages outages={[outage()]} />}</Show>
           <RecordTable
             label="The watch"
@@ -253,7 +254,7 @@ export const WatchPage = () => {
               rows={known().history}
             />
           </Show>
-        </div>
+        </Shown>
       )}
     </RecordPage>
   );

@@ -10,6 +10,7 @@ import {
   LoadFailure,
   Loading,
   ReloadIfUnreadable,
+  Shown,
 } from "#ui/app/design/report-parts.tsx";
 import { formatDuration, plainName } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
@@ -114,9 +115,9 @@ const DrawerBody = (props: ReportProps) => {
     <Switch fallback={<Loading />}>
       <Match when={props.report.current()}>
         {(known) => (
-          <div class="shown" data-shown={props.report.phase()}>
+          <Shown by={props.report}>
             <Detail detail={known()} />
-          </div>
+          </Shown>
         )}
       </Match>
       <Match when={problem()?.status === 404}>

@@ -4,7 +4,7 @@ import type { FleetSummaryView, FleetThresholdsView } from "#proto/fleet-health/
 import { attentionStates, type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { PopoverMenu } from "#ui/app/design/buttons.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
-import { lazyPart } from "#ui/app/design/report-parts.tsx";
+import { lazyPart } from "#ui/app/design/lazy-part.tsx";
 import { formatCount } from "#ui/app/format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
 import type { TrendOf } from "./create-trends.tsx";

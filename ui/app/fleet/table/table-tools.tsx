@@ -1,7 +1,7 @@
 import { Show } from "solid-js";
 import { PopoverMenu } from "#ui/app/design/buttons.tsx";
 import { Icon } from "#ui/app/design/icon.tsx";
-import { lazyPart } from "#ui/app/design/report-parts.tsx";
+import { lazyPart } from "#ui/app/design/lazy-part.tsx";
 import { formatCount, formatCountOf } from "#ui/app/format/format.ts";
 import type { PageTrail } from "../view/page-trail.ts";
 import { type FleetView, pageRows, viewPath, watchPath, withPage } from "../view/view-state.ts";
