@@ -1,4 +1,6 @@
 import { expect, it } from "vitest";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { createMemoryStore } from "#tests/fakes/object-store.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
@@ -31,6 +33,9 @@ it("deletes an object an hour after retention dropped its blocks, and a name tha
     codec: zstdCodec,
     connect: () => openCommitClient(database.url),
     log: createTestLog(),
+    clock: systemClock,
+    entropy: systemEntropy,
+    observe: { gap: () => undefined, implausibleGap: () => undefined },
   });
   const drawn = await drawObjects(db, { storeId, nonce: "0011223344556677", count: 3 });
   const [dropped, kept, unused] = drawn as [DrawnObject, DrawnObject, DrawnObject];

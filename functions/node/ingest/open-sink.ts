@@ -2,6 +2,7 @@ import type { IngestConfig } from "#functions/config/core-config.ts";
 import { createObjectAdopter } from "#functions/ingest/adopt-objects.ts";
 import { createObjectWriter, type ObjectObserver } from "#functions/ingest/object-writer.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
+import type { LossObserver } from "#functions/ingest/queue-events.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
 import { claimStore, StoreRefused } from "#functions/objects/claim-store.ts";
 import { type ObjectStore, ObjectStoreUnavailable } from "#functions/objects/object-store.ts";
@@ -16,7 +17,7 @@ import { zstdCodec } from "./zstd-codec.ts";
 
 type StoreNeeds = Pick<PostgresSinkNeeds, "db" | "clock" | "entropy" | "databaseUrl"> & {
   log: Log;
-  observe: ObjectObserver;
+  observe: LossObserver & ObjectObserver;
 };
 
 /** Opens the store of objects that the configuration names, with what writes to it and adopts from it; null if rows have the data. */

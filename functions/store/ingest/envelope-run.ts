@@ -91,15 +91,15 @@ export const runOf = (envelopes: readonly Envelope[]): EnvelopeRun => {
   return { ...selectRun({ bytes }, () => true), bytes };
 };
 
+/** Returns a run without envelopes. */
+export const emptyRun = (): EnvelopeRun => ({ ...noFigures(), bytes: new Uint8Array() });
+
 /** Returns the selected envelopes of a run. */
 const selectRun = (
   run: Pick<EnvelopeRun, "bytes">,
   isSelected: (envelope: Pick<EnvelopeHead, "sequence">) => boolean,
 ): EnvelopeRun =>
-  partitionRun(run, (envelope) => (isSelected(envelope) ? "" : undefined)).get("") ?? {
-    ...noFigures(),
-    bytes: new Uint8Array(),
-  };
+  partitionRun(run, (envelope) => (isSelected(envelope) ? "" : undefined)).get("") ?? emptyRun();
 
 /** Splits the envelopes of a run by key into a run for each, in the order of the run, without decoding them. Omits those without a key. */
 export const partitionRun = (

@@ -12,6 +12,7 @@ import {
   readRows,
   readScalar,
   readScalars,
+  timestamptz,
 } from "../database/statements.ts";
 import { decodeReference, isInObject } from "./object-reference.ts";
 import type { DamagedBlock } from "./stored-envelope.ts";
@@ -199,6 +200,17 @@ const addDrawnObject = async (db: Executor, { id, nonce }: DrawnObject, storeId:
       select setval('ingest_object_id_seq', greatest(last_value, ${id}::bigint)) from ingest_object_id_seq)
     insert into ingest_object (id, nonce, store_id, state, changed_at) overriding system value
     select ${id}, decode(${nonce}, 'hex'), ${storeId}, 0, 'epoch' from moved on conflict do nothing`);
+};
+
+/** Keeps an object of which no row names a part, until retention. */
+export const keepObject = async (
+  db: Executor,
+  { id, nonce }: DrawnObject,
+  storedAtMs: number,
+): Promise<void> => {
+  await db.execute(sql`
+    update ingest_object set state = 1, changed_at = clock_timestamp(), received_at = ${timestamptz(storedAtMs)}, bytes = 0
+    where id = ${id} and nonce = decode(${nonce}, 'hex') and state = 0`);
 };
 
 /** Marks drawn names for deletion: no batch can use them from then on. */

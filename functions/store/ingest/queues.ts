@@ -211,19 +211,30 @@ export const findCursor = async (db: Executor, queue: QueueName): Promise<bigint
   return row?.cursor ?? 0n;
 };
 
-/** Finds the cursors of those queues that are known, with their ids in hex. */
-export const findCursors = (
+/** Returns the cursors of queues with their sessions, and inserts those of new ones at 0. */
+export const findCursors = async (
   db: Executor,
   queues: readonly QueueName[],
-): Promise<{ hostId: string; queueHex: string; cursor: bigint }[]> =>
-  readRows(
+): Promise<(QueueName & Pick<LockedCursor, "cursor" | "sessionId">)[]> => {
+  const wanted = sql`unnest(${texts(queues.map(({ hostId }) => hostId))},
+    ${texts(queues.map(({ queueId }) => queueId.toHex()))}) as wanted (host, queue)`;
+  await db.execute(sql`
+    insert into ingest_cursor (host_id, queue_id, cursor, counted_through, updated_at)
+    select host, decode(queue, 'hex'), 0, 0, clock_timestamp() from ${wanted}
+    order by host collate "C", decode(queue, 'hex') on conflict (host_id, queue_id) do nothing`);
+  return readRows(
     db,
-    { hostId: String, queueHex: String, cursor: BigInt },
+    {
+      hostId: String,
+      queueId: asIs<Uint8Array>,
+      cursor: BigInt,
+      sessionId: asIs<Uint8Array | null>,
+    },
     sql`
-    select host_id, queue as queue_hex, cursor
-    from unnest(${texts(queues.map(({ hostId }) => hostId))}, ${texts(queues.map(({ queueId }) => queueId.toHex()))}) as wanted (host, queue)
-    join ingest_cursor on host_id = wanted.host and queue_id = decode(wanted.queue, 'hex')`,
+    select host_id, queue_id, cursor, session_id from ingest_cursor
+    join ${wanted} on host_id = host and queue_id = decode(queue, 'hex')`,
   );
+};
 
 /**
  * Locks the cursors of queues, each of another host, until the transaction ends; returns them with their sessions. Inserts unknown ones at
