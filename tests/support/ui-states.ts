@@ -240,9 +240,26 @@ export const axeViolationsOf = async (page: Page): Promise<string[]> => {
   return [...describeAll("light", light), ...describeAll("dark", dark)];
 };
 
+/** Sets the text size of a page's browser, in percent of the usual one. */
+const setTextSize = async (page: Page, percent: number) => {
+  const browser = await page.context().newCDPSession(page);
+  const fontSizes = { standard: 0.16 * percent, fixed: 0.13 * percent };
+  await browser.send("Page.setFontSizes", { fontSizes });
+  await browser.detach();
+};
+
+/** Returns by how many pixels a page is wider than its window, once what listens to the size has drawn: after 30 frames at the latest. */
+const overflowOf = (page: Page) =>
+  page.evaluate(async () => {
+    const overflow = () => document.documentElement.scrollWidth - innerWidth;
+    for (let frame = 0; frame < 2 || (frame < 30 && overflow() > 0); frame++)
+      await new Promise(requestAnimationFrame);
+    return overflow();
+  });
+
 /**
- * Returns what is wrong with the look of a page: its axe violations at each of `axeAt`, the widths at which it scrolls sideways, and what
- * `check` finds at each width. Leaves the page at the narrowest, where what follows has the least room.
+ * Returns what is wrong with the look of a page: its axe violations at each of `axeAt`, the widths at which it scrolls sideways, also with
+ * text of twice the size, and what `check` finds at each width. Leaves the page at the narrowest, where what follows has the least room.
  */
 export const flawsOf = async (
   page: Page,
@@ -257,12 +274,12 @@ export const flawsOf = async (
   const flaws: string[] = [];
   for (const width of [2560, 1440, 390, 320]) {
     await page.setViewportSize({ width, height: 900 });
-    // Two frames: what listens to the size has drawn.
-    const overflow = await page.evaluate(async () => {
-      for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
-      return document.documentElement.scrollWidth - innerWidth;
-    });
-    if (overflow > 0) flaws.push(`${width} px: scrolls ${overflow} px sideways`);
+    for (const percent of width === 1440 || width === 390 ? [200, 100] : [100]) {
+      await setTextSize(page, percent);
+      const overflow = await overflowOf(page);
+      if (overflow > 0)
+        flaws.push(`${width} px, text of ${percent} %: scrolls ${overflow} px sideways`);
+    }
     for (const flaw of (await check?.(page)) ?? []) flaws.push(`${width} px: ${flaw}`);
     if (axeAt.some((viewport) => viewport.width === width))
       flaws.push(...(await axeViolationsOf(page)).map((violation) => `${width} px, ${violation}`));

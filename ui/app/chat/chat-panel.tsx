@@ -38,7 +38,7 @@ interface PanelProps {
 /** Creates the conversations of the panel, of which the address names the one that is shown. */
 const createPanel = (props: PanelProps) => {
   const { api } = usePageContext();
-  const docked = createMedia("(min-width: 1200px)");
+  const docked = createMedia("(min-width: 75em)");
   const location = useLocation();
   const navigate = useNavigate();
   const wanted = createMemo(() => (props.open ? conversationOf(location.search) : undefined));

@@ -206,7 +206,7 @@ const Head = (props: PartProps) => {
 /** The states, the charts and the outlook, or the history of a past view. A narrow screen shows one line of them until it is opened. */
 const Overview = (props: PartProps) => {
   const { view, report, answer } = props.of;
-  const isNarrow = createMedia("(max-width: 640px)");
+  const isNarrow = createMedia("(max-width: 40em)");
   let details!: HTMLDetailsElement;
   createEffect(() => {
     if (!isNarrow()) details.open = true;

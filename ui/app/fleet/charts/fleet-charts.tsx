@@ -206,13 +206,13 @@ const BarLink = (props: {
 
 const storageKey = "charts";
 
-const narrow = "(max-width: 640px)";
+const narrow = "(max-width: 40em)";
 /** Below this width the page has no room for charts beside chat. */
-const cramped = "(max-width: 1900px)";
+const cramped = "(max-width: 118.75em)";
 /** Days per column of the expiry chart on screens of these widths: columns of 19 px and more, all on the screen. */
 const daysPerBarNarrow = 3;
 const daysPerBarMedium = 2;
-const medium = "(max-width: 1800px)";
+const medium = "(max-width: 112.5em)";
 
 interface ChartsProps {
   facets: FleetFacets | undefined;

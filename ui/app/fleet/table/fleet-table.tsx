@@ -42,7 +42,7 @@ interface TableProps {
 export const FleetTable = (props: TableProps) => {
   const navigate = useNavigate();
   const hasRoom = columns.map(({ from = phoneMax + 1, isBrief }) =>
-    createMedia(isBrief ? `(max-width: ${phoneMax}px)` : `(min-width: ${from}px)`),
+    createMedia(isBrief ? `(max-width: ${phoneMax / 16}em)` : `(min-width: ${from / 16}em)`),
   );
   // Other preferences leave it as it is, so that they draw no cells anew.
   const hidden = createMemo(() => props.preferences.hidden);
