@@ -1,11 +1,12 @@
-import { useLocation, useNavigate } from "@solidjs/router";
-import { createEffect, createMemo, createSignal, Match, Show, Switch } from "solid-js";
+import { useBeforeLeave, useLocation, useNavigate } from "@solidjs/router";
+import { createEffect, createMemo, createSignal, Match, onCleanup, Show, Switch } from "solid-js";
 import { FleetFacets } from "#proto/fleet-health/facets.ts";
 import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
 import { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { createReport, neverMs, UpdatesProvider } from "../api/live-report.tsx";
 import { createMedia } from "../browser/create-media.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
+import { timeFrame } from "../browser/when-idle.ts";
 import { Button } from "../design/buttons.tsx";
 import { lazyPart } from "../design/lazy-part.tsx";
 import { Banner, causeOf, ReloadIfUnreadable, Shown } from "../design/report-parts.tsx";
@@ -126,6 +127,28 @@ const createFleet = () => {
   return { ...state, hrefOfRow, show, refresh, controls, shortcuts };
 };
 
+/**
+ * Draws a frame before the page shows another view, whose rows take long on a slow processor: an input is seen to work at once. Reports
+ * whether other rows are about to come. An open drawer follows without delay, since the next key begins at its row.
+ */
+const createFrameBeforeView = (isOpen: () => boolean) => {
+  const [isLeaving, setLeaving] = createSignal(false);
+  let cancel = () => {};
+  useBeforeLeave((event) => {
+    cancel();
+    const { to } = event;
+    if (typeof to !== "string" || isOpen()) return;
+    event.preventDefault();
+    setLeaving(!/[?&]id=/.test(to));
+    cancel = timeFrame()(() => {
+      setLeaving(false);
+      event.retry(true);
+    });
+  });
+  onCleanup(() => cancel());
+  return isLeaving;
+};
+
 /** Creates the view of the address, and its reports and rows. */
 const createView = () => {
   const { times } = usePageContext();
@@ -160,6 +183,7 @@ const createView = () => {
     paused,
     setPaused,
     hasNoRows,
+    isLeaving: createFrameBeforeView(() => view().rowId !== undefined),
     preferences: createTablePreferences(),
     answer: () => report.answer()?.value,
     /** No host is enrolled: the first steps stand alone, without figures of nothing. */
@@ -354,7 +378,7 @@ const Rows = (props: PartProps) => {
             sort={view().sort}
             order={view().order}
             zone={times.zone()}
-            busy={report.phase() === "loading" || report.phase() === "changing"}
+            busy={props.of.isLeaving() || ["loading", "changing"].includes(report.phase())}
             currentId={view().rowId}
             hrefOfRow={props.of.hrefOfRow}
             hrefOfSort={(sort) => sortPath(view(), sort)}
