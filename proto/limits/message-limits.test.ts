@@ -15,6 +15,7 @@ import {
   EnvelopesSchema,
   IngestService,
 } from "../gen/svc/ingest/v1/ingest_pb.js";
+import { ObjectFooterSchema } from "../gen/svc/ingest/v1/stored_object_pb.js";
 import { WireLimitError } from "../wire.ts";
 import { createJsonCheck } from "./json-check.ts";
 import { bytesMaxOf, messageLimits, valuesMaxOf } from "./message-limits.ts";
@@ -27,6 +28,7 @@ const received = [
   ),
   EnvelopesSchema,
   AccountBodySchema,
+  ObjectFooterSchema,
   ExportTraceServiceRequestSchema,
   ExportLogsServiceRequestSchema,
   ExportMetricsServiceRequestSchema,

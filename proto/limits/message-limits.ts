@@ -31,6 +31,9 @@ export const messageLimits = {
     "svc.ingest.v1.Envelopes.envelopes": entriesMax,
     "svc.ingest.v1.Envelope.attributes": entriesMax,
     "svc.ingest.v1.AccountBody": 1_000,
+    "svc.ingest.v1.ObjectFooter.queues": entriesMax,
+    "svc.ingest.v1.ObjectQueue.blocks": entriesMax,
+    "svc.ingest.v1.ObjectBlock.kinds": entriesMax,
     "opentelemetry.proto": 500_000,
     // Resources, and scopes.
     "opentelemetry.proto.collector": 100_000,
@@ -44,6 +47,8 @@ export const messageLimits = {
     "svc.ingest.v1.Status": managementBytesMax + 1024,
     /** One count for each kind and source of a host; ordinary ones have some hundred bytes. */
     "svc.ingest.v1.Account": 64 * 1024,
+    /** Some hundred bytes for each queue of a batch. */
+    "svc.ingest.v1.ObjectFooter": 64 * 1024 * 1024,
   },
 };
 

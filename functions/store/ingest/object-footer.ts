@@ -8,6 +8,8 @@ import {
   ObjectFooterSchema,
   ObjectQueueSchema,
 } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
+import { bytesMaxOf } from "#proto/limits/message-limits.ts";
+import { createWireCheck } from "#proto/limits/wire-check.ts";
 import type { EncodedBlock } from "./block-rows.ts";
 import { type BatchQueue, queueKey, queueKeyOfHex } from "./decide-batch.ts";
 import { rawBytesOf } from "./envelope-run.ts";
@@ -93,6 +95,8 @@ const describeBlock = (
     digest,
   });
 
+const footerWire = createWireCheck(ObjectFooterSchema);
+
 /** Footers of blocks of many hosts fit; a longer one is read again. */
 const lastBytes = 64 * 1024;
 
@@ -107,7 +111,9 @@ export const readFooter = async (
   if (bytes > last.length) last = Buffer.from(await store.read(name, { last: bytes }));
   if (bytes > last.length) throw new ObjectChanged(name);
   try {
-    return fromBinary(ObjectFooterSchema, last.subarray(-bytes, -endBytes));
+    const footer = last.subarray(-bytes, -endBytes);
+    footerWire.check(footer);
+    return fromBinary(ObjectFooterSchema, footer);
   } catch {
     throw new ObjectChanged(name);
   }
@@ -116,5 +122,7 @@ export const readFooter = async (
 const footerBytesOf = (last: Buffer, name: string): number => {
   if (last.length < endBytes || !last.subarray(-magic.length).equals(magic))
     throw new ObjectChanged(name);
-  return last.readUInt32BE(last.length - endBytes);
+  const bytes = last.readUInt32BE(last.length - endBytes);
+  if (bytes > bytesMaxOf(ObjectFooterSchema.typeName)) throw new ObjectChanged(name);
+  return bytes;
 };
