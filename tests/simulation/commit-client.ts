@@ -131,7 +131,7 @@ export const connectCommitClient = async (
         if (hasLeft || !isServed) throw new Error("unexpected EOF on client connection");
         await new Promise<void>((resolve) => (message.wake = resolve));
       }
-      const copied = readCopiedBlocks(message.copies[index] ?? []);
+      const copied = readCopiedBlocks(message.copies[index] ?? [], server.bucket);
       server.write(open, ({ envelopes, blocks }, xid) => {
         for (const [at, { columns, rows }] of copied.entries()) {
           if (

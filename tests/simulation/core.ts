@@ -5,19 +5,26 @@ import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol
 import type { Client } from "pg";
 import type { AccountRegister } from "#functions/ingest/accounts.ts";
 import { callerCertificateKey } from "#functions/ingest/admission.ts";
+import { createObjectAdopter } from "#functions/ingest/adopt-objects.ts";
 import { createCommitter } from "#functions/ingest/committer.ts";
 import { createIngest, type Ingest } from "#functions/ingest/create-ingest.ts";
 import { createFastPath } from "#functions/ingest/fast-path/create-fast-path.ts";
 import { createHeldHosts, type HeldHosts, holdBack } from "#functions/ingest/held-hosts.ts";
+import { createObjectWriter } from "#functions/ingest/object-writer.ts";
 import { createQueueOpener, type QueueRegister } from "#functions/ingest/open-queue.ts";
 import type { QueueEventNeeds } from "#functions/ingest/queue-events.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
 import { createAccountRegister } from "#functions/ingest-registers.ts";
+import { sweepObjects } from "#functions/jobs/sweep-objects.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import type { ObjectWriter } from "#functions/store/ingest/commit-batch.ts";
+import { createObjectReader } from "#functions/store/ingest/object-data.ts";
 import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import { GrpcError, readGrpcStatus } from "#proto/grpc-status.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createAccountStatements } from "./account-statements.ts";
+import { type Bucket, bucketLineage } from "./bucket.ts";
 import { connectCommitClient, type DatabaseDelays } from "./commit-client.ts";
 import type { DatabaseServer } from "./database.ts";
 import { connectExportDatabase } from "./export-database.ts";
@@ -42,6 +49,9 @@ export type SinkFault = (sink: Sink) => Sink;
 /** Changes the register of queues: a planted fault. */
 export type RegisterFault = <Tx>(register: QueueRegister<Tx>) => QueueRegister<Tx>;
 
+/** Changes what writes objects: a planted fault. */
+export type WriterFault = (writer: ObjectWriter) => ObjectWriter;
+
 /** Changes the register of accounts: a planted fault. */
 export type AccountsFault = (register: AccountRegister) => AccountRegister;
 
@@ -55,12 +65,16 @@ export interface CoreNeeds {
   revoked: ReadonlyMap<string, unknown>;
   /** The largest frame that it accepts. */
   frameBytesMax: number;
+  /** Stores telemetry there; undefined: in rows. */
+  bucket: Bucket | undefined;
   fault?:
     | {
         sink?: SinkFault;
         register?: RegisterFault;
         accounts?: AccountsFault;
         missesRestores?: boolean;
+        writer?: WriterFault;
+        nonces?: Entropy;
       }
     | undefined;
 }
@@ -97,6 +111,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
           onOpened: (sever) => connections.push(sever),
         }),
     };
+    if (needs.bucket) shared.objects = openObjects(world, shared, needs.bucket);
     let handler: UniversalHandler | undefined;
     const opened = openSink(world, shared);
     const sink = fault.sink?.(opened) ?? opened;
@@ -180,7 +195,39 @@ interface SinkNeeds extends CoreNeeds, QueueEventNeeds {
   observe: typeof observers;
   log: Record<"debug" | "info" | "warn" | "error", (fields: object) => void>;
   connect(): Promise<Client>;
+  objects?: ObjectWriter;
 }
+
+/** Writes objects, and sweeps them. */
+const openObjects = (world: World, needs: SinkNeeds, bucket: Bucket): ObjectWriter => {
+  const { name, process: client, clock, entropy, observe, fault } = needs;
+  const db = connectExportDatabase(world, { ...needs, client });
+  const store = bucket.open(client);
+  const objects = createObjectReader({ db, codec: zstdCodec, open: async () => store });
+  const named = { storeId: 1, lineage: bucketLineage };
+  const adopter = createObjectAdopter({
+    ...needs,
+    ...named,
+    db,
+    store,
+    connect: () => Promise.reject(new Error("histories adopt nothing")),
+  });
+  const settleOld = () => adopter.settleOld().catch(() => 0);
+  const sweep = async (): Promise<void> => {
+    for (;;) {
+      await clock.sleep(sweepMs);
+      await sweepObjects({ db, objects, settleOld }).catch((cause) =>
+        world.note(`${name}: ${cause}`),
+      );
+    }
+  };
+  void sweep();
+  const drawing = { db, clock, entropy: fault?.nonces ?? entropy };
+  const writer = createObjectWriter({ ...drawing, ...named, store, observe });
+  return fault?.writer?.(writer) ?? writer;
+};
+/** More often than the product, so that a sweep meets what a core does. */
+const sweepMs = 5_000;
 
 const openSink = (world: World, needs: SinkNeeds): Sink => {
   const { process, clock, server, delays, fault } = needs;
@@ -219,6 +266,7 @@ const observers = {
   gap: nothing,
   implausibleGap: nothing,
   batch: nothing,
+  objectWrite: nothing,
 };
 
 /** Hosts of a simulation do not compress. */

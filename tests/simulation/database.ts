@@ -40,6 +40,14 @@ export interface ServerFault {
   keepsEnds?: boolean;
   /** Of blocks that are copied together, a last one that its sender did not compress is not stored. */
   dropsSmallBlocks?: boolean;
+  /** The name of an object stays as it was drawn when its blocks are stored. */
+  consumesNothing?: boolean;
+  /** A name is taken for valid whatever became of it. */
+  consumesAnything?: boolean;
+  /** Objects that rows name, or may name, are taken for garbage. */
+  sweeps?: "stored" | "drawn";
+  /** The sequence of objects begins anew with each draw. */
+  drawsAgain?: boolean;
 }
 
 /** A transaction. */
@@ -57,6 +65,8 @@ export interface DatabaseServer {
   readonly process: Process;
   /** What has committed. */
   readonly tables: Tables;
+  /** What the bucket has, by name: the model reads the envelopes of rows there. */
+  readonly bucket: ReadonlyMap<string, Uint8Array>;
   /** Milliseconds since 1970, by the server's clock. */
   now(): number;
   /** When it was started, and the timeline that it is on. */
@@ -103,7 +113,11 @@ export const serverError = (code: string, message: string): Error =>
   Object.assign(new Error(message), { code, severity: "ERROR" });
 
 /** Creates a server. */
-export const createDatabaseServer = (world: World, fault: ServerFault = {}): DatabaseServer => {
+export const createDatabaseServer = (
+  world: World,
+  fault: ServerFault = {},
+  bucket: DatabaseServer["bucket"] = new Map(),
+): DatabaseServer => {
   const process = world.process("database");
   let tables = emptyTables();
   let nextXid = 1;
@@ -163,6 +177,7 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
   return {
     process,
     fault,
+    bucket,
     get tables() {
       return tables;
     },

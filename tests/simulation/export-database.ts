@@ -9,6 +9,7 @@ import {
   type SessionNeeds,
 } from "./database-session.ts";
 import { createExportStatements, type ExecuteStatement } from "./export-statements.ts";
+import { withObjectStatements } from "./object-statements.ts";
 import type { Values } from "./sql-expressions.ts";
 import type { World } from "./world.ts";
 
@@ -19,9 +20,10 @@ export const connectExportDatabase = (
   execute: ExecuteStatement = createExportStatements(needs.server),
 ): Database => {
   const session = createDatabaseSession(world, needs);
+  const run = noteUnknown(needs.server, withObjectStatements(needs.server, execute));
   const runnerOf = (once: DatabaseSession["once"]) => ({
     unsafe: (text: string, params: readonly unknown[] = []) =>
-      statement(once, noteUnknown(needs.server, execute), { text, params }),
+      statement(once, run, { text, params }),
   });
   const client = {
     ...runnerOf(session.once),

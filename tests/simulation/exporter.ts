@@ -4,7 +4,6 @@ import { createExportMetrics } from "#functions/export/export-metrics.ts";
 import { createPostgresSource } from "#functions/export/open-source.ts";
 import { runExport } from "#functions/export/run-export.ts";
 import type { ExportSource } from "#functions/export/source.ts";
-import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import {
   createExportPosition,
@@ -12,8 +11,10 @@ import {
   noOutcome,
 } from "#functions/store/export/positions.ts";
 import { destroyClient } from "#functions/store/ingest/copy-transaction.ts";
+import { createObjectReader, type ObjectReader } from "#functions/store/ingest/object-data.ts";
 import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
 import { type Backend, type BackendFault, createBackendClient } from "./backend.ts";
+import type { Bucket } from "./bucket.ts";
 import type { SessionNeeds } from "./database-session.ts";
 import { connectExportDatabase, connectReader } from "./export-database.ts";
 import { endProcess, type Process, type World } from "./world.ts";
@@ -35,8 +36,13 @@ export interface ExporterNeeds extends Omit<SessionNeeds, "client"> {
   name: string;
   backend: Backend;
   limits: ExportLimits;
-  fault?: { backend?: BackendFault; source?: SourceFault } | undefined;
+  /** Returns a client of the bucket for a process. */
+  openBucket: Bucket["open"];
+  fault?: { backend?: BackendFault; source?: SourceFault; reader?: ReaderFault } | undefined;
 }
+
+/** Changes how objects are read: a planted fault. */
+export type ReaderFault = (reader: ObjectReader) => Pick<ObjectReader, "withData">;
 
 /** How the source differs from a correct one: a planted fault. */
 export interface SourceFault {
@@ -66,12 +72,17 @@ const { config: parsed } = parseExportConfig(
 
 /** Starts an exporter. */
 export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExporter => {
-  const { name, backend, limits, fault = {} } = needs;
+  const { name, backend, limits, openBucket, fault = {} } = needs;
   const process = world.process(name);
   return world.as(process, () => {
     const clock = world.clockOf(process);
     const db = connectExportDatabase(world, { ...needs, client: process });
     const metrics = createExportMetrics();
+    const objects = createObjectReader({
+      db,
+      codec: zstdCodec,
+      open: async () => openBucket(process),
+    });
     const stopping = new AbortController();
     const owner = world.entropy.bytes(8).toHex();
     let term = "";
@@ -87,13 +98,11 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
         clock,
         codec: zstdCodec,
         chunkBytes: chunkBytesOf(limits),
-        objects: createNodeObjectReader(db),
+        objects: fault.reader?.(objects) ?? objects,
         silenceMs,
         connect: () => connectReader(world, { ...needs, client: process }),
         disconnect: destroyClient,
-        onDamaged: (block) => {
-          throw new Error(describeDamage(block));
-        },
+        onDamaged: (block) => world.note(`${name} finds damage: ${describeDamage(block)}`),
       });
       return fault.source?.commitsEarly ? committingEarly(source) : source;
     };

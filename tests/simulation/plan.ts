@@ -1,6 +1,7 @@
 /** What a seed decides before anything happens, and what of it a history leaves out. */
 
 import { createRandom } from "../fakes/entropy.ts";
+import { bucketFaults } from "./bucket-faults.ts";
 import { exportFaults } from "./export-faults.ts";
 import { budgetFault, faults, forgottenFault, olderFault } from "./faults.ts";
 import { hourFaults } from "./hour-faults.ts";
@@ -23,6 +24,8 @@ export interface Plan {
   hasFiles: boolean;
   /** Two collectors have the identity of the first host, each with a queue of its own. */
   isShared: boolean;
+  /** Where cores store telemetry: of both, the first one in a bucket. */
+  store: "rows" | "objects" | "both";
   /** When sources end. */
   untilMs: number;
   faults: readonly { at: number; name: string }[];
@@ -47,17 +50,26 @@ export const smallFrameBytes = 2_400;
 /** In how many histories queues are on files: these take longer. */
 const filesShare = 0.1;
 
+/** In how many histories a core stores in a bucket. */
+const objectsShare = 0.3;
+
 /** In how many histories two collectors have one identity. */
 const sharedShare = 0.15;
 
 /** What may happen in a history. */
-export const allFaults: typeof faults = { ...faults, ...exportFaults, ...hourFaults };
+export const allFaults: typeof faults = {
+  ...faults,
+  ...exportFaults,
+  ...hourFaults,
+  ...bucketFaults,
+};
 
 const drawnApart: readonly string[] = [
   budgetFault,
   olderFault,
   forgottenFault,
   ...Object.keys(hourFaults),
+  ...Object.keys(bucketFaults),
 ];
 
 /** Draws from a seed apart from the plan's other parts. */
@@ -81,7 +93,12 @@ const drawApart = (
 /** Draws the plan of a seed. */
 export const drawPlan = ({ seed }: Pick<Course, "seed">): Plan => {
   const chance = createChance(createRandom(seed ^ 0x5bd1e995));
+  const inObjects = chanceApart(seed, 0x1b873593);
+  const store = inObjects.isLikely(objectsShare)
+    ? inObjects.pick(["objects", "objects", "both"] as const)
+    : "rows";
   return {
+    store,
     hosts: chance.integer(1, 3),
     cores: chance.integer(1, 2),
     exporters: chance.integer(1, 2),
@@ -97,6 +114,7 @@ export const drawPlan = ({ seed }: Pick<Course, "seed">): Plan => {
       ...drawApart(seed, 0x2545f491, Object.keys(hourFaults), 1 / 2),
       ...drawApart(seed, 0x2c1b3c6d, [olderFault], 1 / 10),
       ...drawApart(seed, 0x510e527f, [forgottenFault], 1 / 10),
+      ...(store === "rows" ? [] : drawApart(seed, 0x6a09e667, Object.keys(bucketFaults), 0.9)),
     ],
     dropsWhenFull: chance.isLikely(0.3),
     hasFiles: chance.isLikely(filesShare),

@@ -1,7 +1,9 @@
+import type { Entropy } from "#kit/entropy.ts";
 import type { BackendFault } from "./backend.ts";
-import type { AccountsFault, RegisterFault, SinkFault } from "./core.ts";
+import type { BucketFault } from "./bucket.ts";
+import type { AccountsFault, RegisterFault, SinkFault, WriterFault } from "./core.ts";
 import type { ServerFault } from "./database.ts";
-import type { SourceFault } from "./exporter.ts";
+import type { ReaderFault, SourceFault } from "./exporter.ts";
 import type { HostFault } from "./host.ts";
 import type { HourFault } from "./hour-laws.ts";
 
@@ -14,6 +16,11 @@ export interface Plant extends HostFault {
   missesRestores?: boolean;
   backend?: BackendFault;
   source?: SourceFault;
+  bucket?: BucketFault;
+  writer?: WriterFault;
+  reader?: ReaderFault;
+  /** Of the names of objects. */
+  nonces?: Entropy;
   /** Of the law of hours. */
   hour?: HourFault;
 }

@@ -2,6 +2,7 @@ import type { Plant } from "./plant.ts";
 import { corePlants } from "./plants/cores.ts";
 import { hostPlants } from "./plants/hosts.ts";
 import { hourPlants } from "./plants/hours.ts";
+import { objectPlants } from "./plants/objects.ts";
 import { storePlants } from "./plants/stores.ts";
 
 /** The mistakes that the oracle has to find, by name. */
@@ -9,5 +10,6 @@ export const plants: Readonly<Record<string, Plant>> = {
   ...hostPlants,
   ...corePlants,
   ...hourPlants,
+  ...objectPlants,
   ...storePlants,
 };

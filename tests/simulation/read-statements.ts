@@ -2,7 +2,12 @@
 
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { blockColumns } from "#functions/store/ingest/block-rows.ts";
-import { readStoredBlock } from "#functions/store/ingest/stored-envelope.ts";
+import {
+  decodeReference,
+  isInObject,
+  referencedName,
+} from "#functions/store/ingest/object-reference.ts";
+import { readStoredBlock, type StoredBlock } from "#functions/store/ingest/stored-envelope.ts";
 
 /** Splits statements at the semicolons that stand in no literal. */
 export const splitStatements = (text: string) => partsOf(text, /(?:[^';]|'[^']*')+/g);
@@ -36,8 +41,11 @@ export interface CopiedBlock {
   rows: { hostId: string; queueHex: string; sequence: number; text: string }[];
 }
 
-/** Returns the blocks of a COPY, of which the parts are the data of its messages. */
-export const readCopiedBlocks = (parts: readonly Uint8Array[]) => {
+/** Returns the blocks of a COPY, of which the parts are the data of its messages; of an object that does not have its block, no envelope. */
+export const readCopiedBlocks = (
+  parts: readonly Uint8Array[],
+  bucket: ReadonlyMap<string, Uint8Array>,
+) => {
   const bytes = Buffer.concat(parts);
   const blocks: CopiedBlock[] = [];
   for (let at = headerBytes; at < bytes.length; ) {
@@ -60,7 +68,7 @@ export const readCopiedBlocks = (parts: readonly Uint8Array[]) => {
       encoding: values.get("encoding")?.readInt16BE() ?? 0,
       data: values.get("data") ?? Buffer.alloc(0),
     };
-    const rows = readStoredBlock(block, zstdCodec).map(({ hostId, sequence, payload }) => ({
+    const rows = envelopesIn(block, bucket).map(({ hostId, sequence, payload }) => ({
       hostId,
       queueHex: block.queueId.toString("hex"),
       sequence: Number(sequence),
@@ -69,6 +77,17 @@ export const readCopiedBlocks = (parts: readonly Uint8Array[]) => {
     blocks.push({ columns: values, rows });
   }
   return blocks;
+};
+
+const envelopesIn = (block: StoredBlock, bucket: ReadonlyMap<string, Uint8Array>) => {
+  if (!isInObject(block)) return readStoredBlock(block, zstdCodec);
+  const { encoding, offset, length, ...named } = decodeReference(block.data);
+  const data = bucket.get(referencedName(named))?.subarray(offset, offset + length);
+  try {
+    return readStoredBlock({ ...block, encoding, data: data ?? new Uint8Array() }, zstdCodec);
+  } catch {
+    return [];
+  }
 };
 
 /** Returns the messages of a client: CopyData (`d`) and CopyDone (`c`). */

@@ -4,6 +4,7 @@ import { isDiskUnwritable } from "#collector/queue/errors.ts";
 import { type ExportLag, findExportLags } from "#functions/store/export/lag.ts";
 import { judgeAccounts } from "./account-laws.ts";
 import { type Backend, createBackend, usualBackend } from "./backend.ts";
+import { type Bucket, createBucket } from "./bucket.ts";
 import type { DatabaseDelays } from "./commit-client.ts";
 import { type SimulatedCore, startCore } from "./core.ts";
 import { createDatabaseServer, type DatabaseServer } from "./database.ts";
@@ -15,6 +16,7 @@ import { createQueueFolder, removeFolder } from "./file-disk.ts";
 import { type SimulatedHost, startHost } from "./host.ts";
 import { judgeHours } from "./hour-laws.ts";
 import { createNetwork, type Network, wholeLink } from "./network.ts";
+import { judgeObjects } from "./object-laws.ts";
 import { type Breach, createOracle, type Oracle } from "./oracle.ts";
 import { allFaults, type Course, drawPlan, faultsUntilMs, type Plan } from "./plan.ts";
 import type { Plant } from "./plant.ts";
@@ -31,6 +33,8 @@ export interface Lab {
   delays: DatabaseDelays;
   hosts: SimulatedHost[];
   cores: SimulatedCore[];
+  /** Where cores store telemetry, unless all store it in rows. */
+  bucket: Bucket | undefined;
   backend: Backend;
   exporters: SimulatedExporter[];
   limits: ExportLimits;
@@ -102,7 +106,7 @@ export const simulate = (
     const lags = await readLags(lab);
     // The hour may have ended since.
     await untilAccounted(lab);
-    const { oracle, server, backend, exporters, limits, watch } = lab;
+    const { oracle, server, bucket, backend, exporters, limits, watch } = lab;
     const { tables } = server;
     const hasGoneBack = server.restores() > 0;
     const breaches = atRest.length > 0 ? atRest : [...judgeIngest(lab, stuck), ...watch.breaches()];
@@ -112,6 +116,7 @@ export const simulate = (
     breaches.push(...judgeAccounts(after));
     breaches.push(...judgeHours({ ...after, copiesOf: oracle.copiesOf }, plant.hour));
     breaches.push(...judgeExports({ tables, backend, exporters, limits, lags, hasGoneBack }));
+    if (bucket) breaches.push(...(await judgeObjects(tables, bucket, { hasGoneBack })));
     for (const detail of server.unknown)
       breaches.unshift({ law: "the model knows each statement", detail });
     for (const { disk } of lab.hosts) if (disk.folder) removeFolder(disk.folder);
@@ -200,13 +205,17 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   const { chance } = world;
   const oracle = createOracle();
   const network = createNetwork(world);
-  const server = createDatabaseServer(world, plant.server);
+  const bucket = plan.store === "rows" ? undefined : createBucket(world, plant.bucket);
+  const server = createDatabaseServer(world, plant.server, bucket?.state.objects);
   const delays: DatabaseDelays = { travelMs: [0, 3], commitMs: usualCommitMs };
   const revoked = new Map<string, number>();
   const { frameBytesMax } = plan;
   const serving = { server, network, delays, revoked, frameBytesMax, fault: plant };
-  const core = (name: string) => startCore(world, { name, ...serving });
-  const cores = Array.from({ length: plan.cores }, (_, index) => core(`core ${index + 1}`));
+  const core = (index: number) => {
+    const own = plan.store === "both" && index > 0 ? undefined : bucket;
+    return startCore(world, { name: `core ${index + 1}`, bucket: own, ...serving });
+  };
+  const cores = Array.from({ length: plan.cores }, (_, index) => core(index));
   const coreOf = () => {
     const running = cores.filter(({ process }) => process.isAlive);
     return running.length === 0 ? undefined : chance.pick(running);
@@ -236,13 +245,19 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     deadLettersMax: 200,
     hostDeadLettersMax: 20,
   };
-  const exporting = { backend, server, delays, limits, fault: plant };
+  const openBucket: Bucket["open"] = (client) => {
+    if (bucket === undefined) throw new Error("no telemetry is in a bucket");
+    return bucket.open(client);
+  };
+  const exporting = { backend, server, delays, limits, openBucket, fault: plant };
   const exporter = (name: string) => startExporter(world, { name, ...exporting });
   const exporters = Array.from({ length: plan.exporters }, (_, index) =>
     exporter(`exporter ${index + 1}`),
   );
   const isCalm = () =>
-    server.process.suspendedUntil < world.now() && delays.commitMs[1] <= usualCommitMs[1];
+    bucket?.isWell() !== false &&
+    server.process.suspendedUntil < world.now() &&
+    delays.commitMs[1] <= usualCommitMs[1];
   const watch = watchLaws(world, { hosts, cores, isCalm, revoked });
   return {
     revoked,
@@ -254,6 +269,7 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     delays,
     hosts,
     cores,
+    bucket,
     backend,
     exporters,
     limits,
@@ -304,7 +320,7 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     killCore: (index, restartAfterMs) => {
       cores[index]?.kill();
       world.after(restartAfterMs, () => {
-        if (cores[index]?.process.isAlive === false) cores[index] = core(`core ${index + 1}`);
+        if (cores[index]?.process.isAlive === false) cores[index] = core(index);
       });
     },
     copy: ({ hostId, machine, disk }) => {
@@ -340,7 +356,8 @@ const offerLast = (lab: Lab): ReadonlySet<string> => {
 };
 
 /** Ends every fault that lasts. */
-const heal = ({ hosts, world, delays, backend }: Lab): void => {
+const heal = ({ hosts, world, delays, backend, bucket }: Lab): void => {
+  bucket?.heal();
   Object.assign(backend, usualBackend);
   backend.rejectedHosts.clear();
   backend.partialHosts.clear();

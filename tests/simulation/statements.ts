@@ -1,6 +1,7 @@
 /** The statements that functions/store/ingest/commit-batch.ts prepares, on the model of the server. */
 import { hash } from "node:crypto";
 import { type DatabaseServer, queueRow, serverError, type Transaction } from "./database.ts";
+import { consumeObject } from "./object-statements.ts";
 import { numbersOf, textsOf } from "./read-statements.ts";
 import { moveCursor, newCursor } from "./tables.ts";
 import type { World } from "./world.ts";
@@ -106,6 +107,9 @@ export const createStatements = (world: World, server: DatabaseServer) => {
         server.write(open, (tables) => {
           tables.stored += Number(args[0]);
         });
+        return [];
+      case "consume_object":
+        await consumeObject(server, open, args);
         return [];
       // Counts that decide nothing here; a host has fewer queues than are trimmed.
       case "count_hours":

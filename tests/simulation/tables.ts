@@ -23,6 +23,16 @@ export interface BlockRow {
   readonly columns: ReadonlyMap<string, Buffer>;
 }
 
+/** A row of `ingest_object`. */
+export interface ObjectRow {
+  readonly id: number;
+  readonly nonce: string;
+  readonly storeId: number;
+  /** 0: drawn, 1: stored, 2: to delete. */
+  readonly state: number;
+  readonly changedAt: number;
+}
+
 /** A row of `ingest_cursor`. */
 export interface CursorRow {
   cursor: number;
@@ -133,6 +143,12 @@ export interface Tables {
   /** In the order of their commits. */
   envelopes: StoredEnvelope[];
   blocks: BlockRow[];
+  /** `ingest_object`, by the names of objects. */
+  objects: Map<string, ObjectRow>;
+  /** Names whose rows were deleted without an object: a core that was frozen for hours may write one afterwards. */
+  forgottenObjects: Set<string>;
+  /** The sequence of their ids. */
+  lastObjectId: number;
   records: QueueRecord[];
   /** `ingest_account`. */
   accounts: Values[];
@@ -159,6 +175,9 @@ export const emptyTables = (): Tables => ({
   heard: new Map(),
   envelopes: [],
   blocks: [],
+  objects: new Map(),
+  forgottenObjects: new Set(),
+  lastObjectId: 0,
   records: [],
   accounts: [],
   volumes: new Map(),
@@ -178,6 +197,8 @@ export const copyTables = (tables: Tables): Tables => ({
   heard: new Map([...tables.heard].map(([queue, heard]) => [queue, [...heard]])),
   envelopes: [...tables.envelopes],
   blocks: [...tables.blocks],
+  objects: new Map(tables.objects),
+  forgottenObjects: new Set(tables.forgottenObjects),
   records: [...tables.records],
   accounts: [...tables.accounts],
   volumes: new Map(tables.volumes),

@@ -7,7 +7,7 @@
  * - The digest covers each note and the time and order of each event: two runs with one digest have taken the same course.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import { hash } from "node:crypto";
+import { type BinaryLike, createHmac, hash } from "node:crypto";
 import TinyQueue from "tinyqueue";
 import type { Clock } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";
@@ -141,15 +141,27 @@ export const inWorld = async <Result>(
     clearImmediate: cancel,
   });
   AbortSignal.any = anyOf;
+  Object.assign(crypto.subtle, promptCryptography);
   try {
     return await world.inside(() => act(world));
   } finally {
     Object.assign(globalThis, platform);
     AbortSignal.any = any;
+    for (const name of Object.keys(promptCryptography)) Reflect.deleteProperty(crypto.subtle, name);
     for (const stopListening of listening) stopListening();
     // A turn of the event loop, in which V8 cleans up after what is gone: a history has none.
     await new Promise<void>((resolve) => platform.setImmediate(resolve));
   }
+};
+
+const bytesOnly = (bytes: Uint8Array) => Uint8Array.from(bytes).buffer;
+
+/** What signs requests to a bucket, without the thread pool: what that answers has no place in virtual time. */
+const promptCryptography = {
+  digest: async (_: string, data: Uint8Array) => bytesOnly(hash("sha256", data, "buffer")),
+  importKey: async (_: string, key: BinaryLike) => key,
+  sign: async (_: string, key: BinaryLike, data: Uint8Array) =>
+    bytesOnly(createHmac("sha256", key).update(data).digest()),
 };
 
 const newProcess = (name: string): Process => ({
