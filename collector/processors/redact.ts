@@ -7,8 +7,8 @@ import { replaceSecrets } from "./secrets.ts";
 /** Returns a text without what is redacted; the same text if it has nothing of that. */
 export type Redact = (text: string) => string;
 
-/** Finding a match may cost as many steps as reading the text: so many take the engine five seconds. */
-const stepsMax = 32_000_000;
+/** Finding a match may cost as many steps as reading the text: so many take the engine two or three seconds. */
+const stepsMax = 16_000_000;
 /** So much longer may a text become. */
 const growthMax = 4 * 1024;
 
