@@ -1,13 +1,12 @@
 import { untraced } from "#kit/tracing/tracer.ts";
 import type { Core } from "./core.ts";
 import { unobserved } from "./counted-metrics.ts";
-import { createNodeObjectReader } from "./node/ingest/read-objects.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { createNewestCaBundles } from "./store/system/ca-bundles.ts";
 
 /** The parts that each program and test brings. */
-type OwnParts = "config" | "db" | "clock" | "entropy" | "log" | "cryptography";
+type OwnParts = "config" | "db" | "clock" | "entropy" | "log" | "cryptography" | "objects";
 
 /**
  * Assembles core. What the caller does not bring is as in the smallest deployment: one pool, nothing observed, no signer, no chat, and the
@@ -22,7 +21,6 @@ export const assembleCore = (parts: Pick<Core, OwnParts> & Partial<Core>): Core 
     observe: unobserved,
     tracer: untraced,
     codec: zstdCodec,
-    objects: createNodeObjectReader(db, config.storeKeys),
     signer: null,
     watches: config.watches,
     chat: null,

@@ -33,6 +33,7 @@ import { followVariables } from "./node/database/follow-variables.ts";
 import { prepareDatabase } from "./node/database/prepare-database.ts";
 import { followFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http/http-listener.ts";
+import { createNodeObjectReader } from "./node/ingest/read-objects.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createMetrics } from "./node/metrics.ts";
 import { createNodeCryptography, createNodeSigningKey } from "./node/node-cryptography.ts";
@@ -188,6 +189,7 @@ const createCore = (serving: Serving): Core => {
   return assembleCore({
     config,
     db: databases.requests.db,
+    objects: createNodeObjectReader(databases.requests.db, config.storeKeys),
     heartbeats: {
       db: databases.heartbeats.db,
       pause: () => systemClock.sleep(heartbeatPauseMs),

@@ -18,6 +18,8 @@ import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { problemResponse } from "./http/render-problem.ts";
 import type { HttpContext, Peer } from "./http/request.ts";
 import { createInference } from "./inference/create-inference.ts";
+import { zstdCodec } from "./node/ingest/zstd-codec.ts";
+import { ObjectStoreUnavailable } from "./objects/object-store.ts";
 import { requestChecksOf } from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { Problem } from "./problems.ts";
@@ -28,7 +30,13 @@ import type { Signer } from "./signer/signer.ts";
 import { createWebCryptography, createWebSigningKey } from "./signer/web-cryptography.ts";
 import { callDeadlineMs } from "./store/database/call-limits.ts";
 import { connectDatabase } from "./store/database/database.ts";
+import { createObjectReader } from "./store/ingest/object-data.ts";
 import { routesOf } from "./v1/index.ts";
+
+/** The clients of object stores are of Node. */
+const noStore = async () => {
+  throw new ObjectStoreUnavailable("core on workerd reads no object store: ask a core on Node");
+};
 
 /** The execution context that workerd passes with a request. */
 export interface WorkerContext {
@@ -152,6 +160,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         const core = assembleCore({
           config,
           db,
+          objects: createObjectReader({ db, codec: zstdCodec, open: noStore }),
           clock,
           entropy,
           log,

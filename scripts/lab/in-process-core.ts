@@ -3,6 +3,7 @@ import { assembleCore } from "#functions/assemble-core.ts";
 import { parseCoreConfig } from "#functions/config/core-config.ts";
 import type { Core } from "#functions/core.ts";
 import type { HttpContext, Peer } from "#functions/http/request.ts";
+import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { coreEnvironment } from "./core-environment.ts";
@@ -24,6 +25,7 @@ export const createInProcessCore = ({
   );
   return assembleCore({
     config,
+    objects: createNodeObjectReader(parts.db, config.storeKeys),
     entropy: systemEntropy,
     log: { debug: silent, info: silent, warn: silent, error: console.error },
     cryptography: createNodeCryptography(),

@@ -8,6 +8,7 @@ import { createReceiptSigner } from "#functions/domain/chat/receipt-signer.ts";
 import type { HttpContext, Peer } from "#functions/http/request.ts";
 import type { Route } from "#functions/http/route-definition.ts";
 import { createMockInference } from "#functions/inference/create-mock-inference.ts";
+import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { createNodeCryptography, createNodeSigningKey } from "#functions/node/node-cryptography.ts";
 import { requestChecksOf } from "#functions/ops/checks.ts";
 import { opsRoutesOf } from "#functions/ops/index.ts";
@@ -190,6 +191,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const core = assembleCore({
     config,
     db,
+    objects: createNodeObjectReader(db, config.storeKeys),
     heartbeats: database.connect({ ...traced, plansByIndex: true }),
     reports: database.connect(traced).db,
     clock,
