@@ -10,7 +10,7 @@ import { hourMs, minuteMs } from "#kit/clock.ts";
 import { byteOfState, hourStates } from "#proto/completeness/hour-state.ts";
 import type { NowLine, NowReport } from "#proto/now/report.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import { exportThrough } from "#tests/support/accounts.ts";
+import { exportThrough, storeBlock } from "#tests/support/accounts.ts";
 import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { publishTestConfig } from "#tests/support/rollout.ts";
@@ -266,11 +266,11 @@ it("has the components of the system that are ill, the same while only their fig
 });
 
 it("keeps a claim of an export that is behind while its oldest envelope moves on", async () => {
-  await exportThrough(db, 1, { name: "otlp", stream: "svc" });
-  const pending = (minutes: number) =>
-    db.execute(
-      sql`update export_position set stream_pending = 41, position_at = now() - interval '1 minute' * ${minutes}::int`,
-    );
+  await exportThrough(db, 1, { name: "otlp" });
+  const pending = async (minutes: number) => {
+    await db.execute(sql`delete from ingest_block where host_id = 'stored'`);
+    await storeBlock(db, { xid: 1, envelopes: 41, ageSeconds: minutes * 60 });
+  };
   const lineNow = async () => (await linesNow("system")).find(({ key }) => key.includes("otlp"));
   await pending(20);
   const key = (await lineNow())?.key;
@@ -280,6 +280,7 @@ it("keeps a claim of an export that is behind while its oldest envelope moves on
   await pending(20);
   expect((await lineNow())?.taken?.by).toBe("ada@example.test");
   await db.execute(sql`delete from export_position`);
+  await db.execute(sql`delete from ingest_block where host_id = 'stored'`);
 });
 
 it("has the expected hosts that never enrolled", async () => {

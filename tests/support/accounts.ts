@@ -19,12 +19,22 @@ export type StoredAccountChanges = Partial<Omit<AccountFacts, "stated" | "export
 export const exportThrough = (
   db: Pick<Database, "execute">,
   position: number,
-  { name = "backend", stream = null }: { name?: string; stream?: string | null } = {},
+  { name = "backend" }: { name?: string } = {},
 ) =>
   db.execute(sql`
-    insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-    values (${name}, ${stream}, ${position}::bigint, now(), now(), 0, 0, 0, 0, now())
+    insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+    values (${name}, ${position}::bigint, now(), now(), 0, 0, 0, 0, now())
     on conflict (name) do update set position = excluded.position`);
+
+/** Stores a block of a transaction `xid`, received `ageSeconds` ago. */
+export const storeBlock = (
+  db: Pick<Database, "execute">,
+  { xid, envelopes, ageSeconds }: { xid: number; envelopes: number; ageSeconds: number },
+) =>
+  db.execute(sql`
+    insert into ingest_block (host_id, queue_id, first_sequence, last_sequence, envelopes, kinds, raw_bytes, payload_bytes, received_at,
+      digest, encoding, data, xid)
+    values ('stored', '', 1, ${envelopes}, ${envelopes}, '{log_line}', 0, 0, now() - make_interval(secs => ${ageSeconds}), '', 1, '', ${xid})`);
 
 /** Stores an account of a host's hour as ingest does once it has decided on it. */
 export const storeAccount = async (

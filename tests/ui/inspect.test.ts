@@ -4,6 +4,7 @@ import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
+import { exportThrough, storeBlock } from "../support/accounts.ts";
 import { createTestToken, manage } from "../support/collector.ts";
 import {
   expectAddress,
@@ -113,15 +114,13 @@ it("says which exports need somebody, and why, in one box that comes and goes", 
   const { db } = web.core.core;
   const { page, messages } = await visitFleet();
   expect(await page.locator(".export-lags").count()).toBe(0);
-  const trouble = [
-    { name: "fine", seconds: 20, pending: 7, error: null },
-    { name: "loki", seconds: 7_200, pending: 1_234, error: "HTTP 401 <b>invalid token</b>" },
-  ];
-  for (const { name, seconds, pending, error } of trouble)
-    await db.execute(sql`
-        insert into export_position (name, position, position_at, stream, stream_pending, lease_until, epoch, exported, rejected_items,
-          lost, last_error, updated_at)
-        values (${name}, 0, now() - make_interval(secs => ${seconds}), 's', ${pending}, now(), 0, 0, 0, 0, ${error}, now())`);
+  await storeBlock(db, { xid: 1, envelopes: 1_227, ageSeconds: 7_200 });
+  await storeBlock(db, { xid: 2, envelopes: 7, ageSeconds: 20 });
+  await exportThrough(db, 2, { name: "fine" });
+  await exportThrough(db, 1, { name: "loki" });
+  await db.execute(
+    sql`update export_position set last_error = 'HTTP 401 <b>invalid token</b>' where name = 'loki'`,
+  );
   await page.keyboard.press("r");
   const box = page.locator(".export-lags");
   await box.waitFor();
@@ -131,6 +130,7 @@ it("says which exports need somebody, and why, in one box that comes and goes", 
   await page.setViewportSize({ width: 320, height: 900 });
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(320);
   await db.execute(sql`delete from export_position`);
+  await db.execute(sql`delete from ingest_block where host_id = 'stored'`);
   await page.keyboard.press("r");
   await box.waitFor({ state: "detached" });
   expect(messages).toEqual([]);
