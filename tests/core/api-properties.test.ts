@@ -24,13 +24,12 @@ import {
 import { createTestToken, identityPrefix, manage, withProof } from "../support/collector.ts";
 import { undocumented } from "../support/conformance.ts";
 import { useTestCore } from "../support/core.ts";
-import { isSlow } from "../support/is-slow.ts";
 
 /*
  * Random requests, valid and not, made of the schemas of the API's document: every response is one that the document
  * holds, and never a failure of core. `bun run fuzz-api` is the longer form.
  */
-const runs = Number(process.env.SVC_FUZZ_RUNS ?? (isSlow ? 25 : 12));
+const runs = Number(process.env.SVC_FUZZ_RUNS ?? 12);
 const seed = Number(process.env.SVC_FUZZ_SEED ?? 20_261_120);
 const reportFile = process.env.SVC_FUZZ_REPORT;
 

@@ -483,7 +483,7 @@ const fleets = fc.oneof(
   fc.subarray(fleet),
   fc.subarray(fleet, { maxLength: 9 }),
 );
-const runs = isSlow ? 800 : 400;
+const runs = isSlow ? 500 : 400;
 
 it(`finds the hosts that a filter means by each engine, now and in the past: ${runs} random fleets and filters`, async () => {
   const tried = new Set<string>();

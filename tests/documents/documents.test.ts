@@ -70,7 +70,7 @@ it("show file sources that the collector accepts", () => {
   mtls: { cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem }
 buffer: { dir: /var/lib/svc-collector }
 `;
-  expect(shown).toHaveLength(5);
+  expect(shown).toHaveLength(4);
   for (const { text } of shown)
     expect(parseCollectorConfig(`${text}\n${rest}`)).toMatchObject({ ok: true });
 });

@@ -32,7 +32,6 @@ import {
 } from "../support/access/kubernetes-issuer.ts";
 import { enrollmentOf } from "../support/collector.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { isSlow } from "../support/is-slow.ts";
 import { newFolder } from "../support/new-folder.ts";
 import {
   logged,
@@ -325,6 +324,8 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
     }
   });
 
+  /** The longer form: `SVC_KILLS=24`. */
+  const kills = Number(process.env.SVC_KILLS ?? 3);
   it("Q1: neither loses nor repeats a line of pods when it is killed with kill -9, over the kubelet's rotations and deletions", async () => {
     const { sql } = database.connect();
     const countStored = async () => {
@@ -336,7 +337,7 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
     const findLines = async () => (await findStored(sql)).filter(({ kind }) => kind === "log_line");
     const web = inDir("pods/shop_web-7d9f_0d6a6f6e-8f5d-4c38-9d1a-2f0f5f3f0a11/nginx");
     const written: string[] = [];
-    for (let round = 0; round < (isSlow ? 24 : 3); round++) {
+    for (let round = 0; round < kills; round++) {
       const job = inDir(`pods/shop_job-${round}_7c1f6f6e-8f5d-4c38-9d1a-2f0f5f3f0a12/main`);
       const json = inDir(`docker/containers/${round}/${round}-json.log`);
       for (const folder of [web, job, dirname(json)]) mkdirSync(folder, { recursive: true });

@@ -267,7 +267,7 @@ it("V4: pages whose browser has a wrong clock say the same as with a right one, 
 }, async () => {
   const [host] = (await get<FleetHealthReport>("/v1/collector/health?limit=1&sort=severity")).items;
   const nineDaysMs = 9 * 86_400_000;
-  const aheadMs = isSlow ? [0, nineDaysMs, -nineDaysMs] : [0, nineDaysMs];
+  const aheadMs = [0, isSlow ? -nineDaysMs : nineDaysMs];
   const pages = aheadMs.map(async (ms) => (await visit("/login", web.clock.now() + ms)).page);
   const [right, ...wrong] = await Promise.all(pages);
   if (right === undefined) throw new Error("no page");
