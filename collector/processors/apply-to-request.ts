@@ -52,7 +52,7 @@ const withAttributes = (before: Attributes, list: KeyValues): Attributes => {
   return attributes;
 };
 
-/** What rules need of the items of a kind. */
+/** Reads and changes the items of a kind for rules. */
 interface ItemForm {
   readonly check: WireCheck;
   read(item: Uint8Array, attributes: Attributes): RuleItem;

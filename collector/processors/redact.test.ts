@@ -21,7 +21,7 @@ it.each([
   ['{"a":"b\\u003ca@b.example"}', '{"a":"b\\u003c[redacted:email]"}'],
   // A pattern that takes its quotes too.
   ['{"key":"x","n":1}', '"{[redacted:pins],\\"n\\":1}"'],
-  // What was no JSON need not become one.
+  // A text that is not JSON need not become JSON.
   [`{broken ${card}`, "{broken [redacted:card]"],
   ["pin=é and é", "[redacted:pins] and é"],
 ])("redacts %j", async (text, redacted) => {

@@ -4,7 +4,7 @@ import { severities } from "#proto/collector-config/processors.ts";
 import { journalPriorities } from "#proto/collector-config/sources.ts";
 import { createRedact, type Redact } from "./redact.ts";
 
-/** What rules see of a log line, or of a log record, span or metric of OTLP. */
+/** A log line, or a log record, span or metric of OTLP, as rules read it. */
 export interface RuleItem {
   /** Its attributes, and those of its scope and resource. */
   readonly attributes: Readonly<Record<string, string>>;

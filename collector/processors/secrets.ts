@@ -69,7 +69,7 @@ const isJwt = (match: string): boolean => {
   }
 };
 
-/** What follows the last dot of names of units and files, as `user@1000.service` and `icon@2x.png`. */
+/** The end of a name with `@` that is a unit or a file, as `user@1000.service` and `icon@2x.png`. */
 const noDomain =
   /\.(?:service|socket|device|mount|automount|swap|target|path|timer|slice|scope|png|jpe?g|gif|svg|webp|js|css)$/i;
 

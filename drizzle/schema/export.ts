@@ -12,16 +12,15 @@ import {
 } from "./columns.ts";
 
 /**
- * How far an export has come. From PostgreSQL, the envelopes whose `xid` is below `position` are delivered or dead letters; from a stream,
- * the messages through the sequence `position`. Both rise with the sequence in each queue, so one number is the position of every queue.
- * Only the process with the lease moves it.
+ * How far an export has come: the envelopes whose `xid` is below `position` are delivered or dead letters. It rises with the sequence in
+ * each queue, so one number is the position of every queue. Only the process with the lease moves it.
  */
 export const exportPosition = table("export_position", {
   name: text().primaryKey(),
   position: bigint(),
-  /** The stream that the position is a sequence of, with the time of its creation; null: PostgreSQL. */
+  /** The stream of JetStream that an earlier version exported from: such a position is refused. Null: PostgreSQL. */
   stream: nullable.text(),
-  /** The stream's messages behind the position, as a core last saw it. */
+  /** Written by earlier versions alone. */
   streamPending: nullable.counter(),
   /** Every envelope that is not delivered was received after this time, by the database's clock, give or take the clocks of cores. */
   positionAt: timestamp(),
@@ -39,7 +38,7 @@ export const exportPosition = table("export_position", {
   passed: counter().default(0),
   /** Envelopes that were stored before the first that `passed` counts, by `ingest_stored`; null until that is known. */
   storedBefore: nullable.counter(),
-  /** The server whose transaction ids `position` is one of; null for a stream, and until an export has begun there. */
+  /** The server whose transaction ids `position` is one of; null until an export has begun there. */
   systemIdentifier: nullable.text(),
   databaseOid: nullable.text(),
   timeline: nullable.integer(),

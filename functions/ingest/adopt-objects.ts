@@ -172,7 +172,7 @@ interface Source {
   isOld: boolean;
 }
 
-/** What a pass over the objects found. */
+/** The results of a pass over the objects. */
 interface Pass {
   adopted: number;
   envelopes: number;
@@ -392,7 +392,7 @@ const framesOf = async (
     return [];
   }
   if (previousSequence < queue.cursor || frames.length === 0) add(queue.cursor, 0n, emptyRun());
-  // Of a range that is stored in part nobody knows which of its sequences these were.
+  // The footer has only counts: of a range that is stored in part, the rejected and discarded sequences are unknown.
   const last = frames.at(-1);
   if (last && cursor === queue.previousCursor) {
     const repeated = (count: number) =>

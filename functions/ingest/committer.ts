@@ -144,7 +144,7 @@ export const createCommitter = (options: CommitterOptions) => {
   });
   const attempt = createAttempt(options, pool, limit, expected);
   let state: CommitterState = { name: "committing" };
-  const patience = createPatience(clock, pace, () => pump());
+  const linger = createLinger(clock, pace, () => pump());
 
   const putBack = ({ frames, keys }: FrameGroup) => {
     forgetCursors(expected, keys);
@@ -160,13 +160,13 @@ export const createCommitter = (options: CommitterOptions) => {
   };
 
   const pump = () => {
-    while (mayBegin(batches, pace, waiting, patience.isOver() || state.name === "closing")) {
+    while (mayBegin(batches, pace, waiting, linger.isOver() || state.name === "closing")) {
       const frames = waiting.removeBatch();
       if (frames.length === 0) break;
-      patience.restart();
+      linger.restart();
       begin(beginBatch(frames, expected, batches, clock));
     }
-    if (!waiting.isEmpty()) patience.begin();
+    if (!waiting.isEmpty()) linger.begin();
     if (state.name === "closing" && batches.size === 0 && waiting.isEmpty()) state.drained();
   };
   const begin = (batch: Batch) => {
@@ -303,7 +303,7 @@ const paceOf = ({
 };
 
 /** Creates the wait of frames for others: it begins with the first frame, and is over after `waitMs`. */
-const createPatience = (clock: Clock, { waitMs }: Pick<Pace, "waitMs">, onOver: () => void) => {
+const createLinger = (clock: Clock, { waitMs }: Pick<Pace, "waitMs">, onOver: () => void) => {
   let isOver = waitMs === 0;
   let cancel: (() => void) | undefined;
   return {

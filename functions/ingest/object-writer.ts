@@ -11,7 +11,7 @@ import { blockEncodings } from "../store/ingest/stored-envelope.ts";
 /** The store that a core writes objects to. */
 export interface WrittenStore {
   store: Pick<ObjectStore, "put">;
-  /** Of `ingest_store`. */
+  /** The id in `ingest_store`. */
   storeId: number;
   /** Names the database in the objects. */
   lineage: string;

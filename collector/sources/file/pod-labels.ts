@@ -74,7 +74,7 @@ export const createPodLabels = (
     addTo: async (attributes) => {
       const uid = attributes["k8s.pod.uid"];
       if (uid === undefined || names.length === 0) return attributes;
-      // What was asked before the pod was there does not have it.
+      // A request that began before the pod existed does not return it.
       if (asking && isMissing(uid)) await asking;
       const dueMs = failure === undefined ? refreshMs : retryMs;
       if (isMissing(uid) || clock.monotonic() - askedMs >= dueMs) asking ??= ask();

@@ -3,8 +3,8 @@
  * and gives all lines that arrive together one time. `journalctl` orders entries with numbers of different lines by time, then by hash: near
  * the copies, it repeats entries and passes over others. Therefore:
  * - Time does not go back within a boot: an entry of an earlier time is a copy, and so are as many of the last time as were taken of that.
- * - Where a boot goes on in another line, `journalctl` begins again at the cursor: once the first line is gone, it prints all entries of that
- *   time. If it prints the same entry again, of a later time, then that does follow.
+ * - When entries of the boot appear in another line, `journalctl` is started again at the cursor: once the first line is deleted, it prints all
+ *   entries of that time. If it prints the same entry again, with a later time, that entry follows.
  */
 import { fieldText, type JournalEntry } from "./export-format.ts";
 
@@ -28,7 +28,7 @@ export interface JournalBatch {
   cursor: string;
 }
 
-/** What a cursor says of its entry. */
+/** An entry, as its cursor describes it. */
 interface Position {
   readonly cursor: string;
   /** Entries of one line of journal files have rising numbers, without a hole. */
@@ -80,8 +80,9 @@ export const createJournalReading = (start: string, moved?: string | null) => {
   let isOwn = false;
   /** Whether the run has printed that one, or a copy: what is printed next follows it. */
   let isConnected = start === "";
-  /** Whether the run goes on although a move may hide entries, and whether that is a gap already. */
+  /** The run goes on although a move may hide entries. */
   let isMerged = false;
+  /** That is counted as a gap. */
   let isTold = false;
   /** The last printed entry of each line. */
   const lines = new Map<string, Position>();

@@ -13,7 +13,7 @@ export type Storing = ReturnType<typeof createStoring>;
 const kind = "log_line";
 /** The most memory of messages that wait for the queue. */
 const waitingBytesMax = 16 * 1024 * 1024;
-/** What a record takes besides its text. */
+/** The memory that a record takes besides its text. */
 const recordBytes = 512;
 const retryMs = 1_000;
 

@@ -4,7 +4,7 @@ import { BlockCorrupt, blockEncodings, storedEncodings } from "./stored-envelope
 /** Where the data of a block are: a part of an object, with the encoding of the data. */
 export interface ObjectReference {
   encoding: number;
-  /** Of `ingest_store`. */
+  /** The id in `ingest_store`. */
   storeId: number;
   objectId: number;
   /** In hex. */
