@@ -34,6 +34,10 @@ export const addressOf = (page: Page) => {
 export const expectAddress = (page: Page, address: string) =>
   expect.poll(() => addressOf(page)).toBe(address);
 
+/** Waits until keys go to this field. */
+export const expectFocus = (field: Locator) =>
+  expect.poll(() => field.evaluate((element) => element === document.activeElement)).toBe(true);
+
 /** Waits until there are so many of something. */
 export const expectCount = (of: Locator, count: number) =>
   expect.poll(() => of.count()).toBe(count);

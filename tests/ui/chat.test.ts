@@ -20,6 +20,7 @@ import { axeViolationsOf, flawsOf } from "#tests/support/ui-states.ts";
 import { createTestChat } from "../support/core.ts";
 import {
   expectCount,
+  expectFocus,
   follow,
   press,
   see,
@@ -296,9 +297,7 @@ it("works by keyboard alone, announces the answer in sentences, and keeps a draf
     expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe(name);
   await page.keyboard.press("a");
   await panel.waitFor();
-  await expect
-    .poll(() => field.evaluate((element) => element === document.activeElement))
-    .toBe(true);
+  await expectFocus(field);
   await page.keyboard.type("Which hosts need attention");
   await page.keyboard.press("Shift+Enter");
   await page.keyboard.type("and why?");
@@ -318,6 +317,7 @@ it("works by keyboard alone, announces the answer in sentences, and keeps a draf
   await page.keyboard.press("Enter");
   await expect.poll(() => field.inputValue()).toBe("A draft");
   await page.keyboard.press("Escape");
+  await panel.waitFor({ state: "detached" });
   await page.keyboard.press("?");
   await see(page, "Ask about the fleet");
 });

@@ -11,6 +11,7 @@ import { createTestToken } from "../support/collector.ts";
 import { flawsOf } from "../support/ui-states.ts";
 import {
   expectAddress,
+  expectFocus,
   follow,
   press,
   see,
@@ -43,14 +44,16 @@ it("lets an admin take a line with a note by the keyboard, and release it", asyn
   expect(await layoutShift()).toBe(0);
   const untaken = (await report()).lines.filter(({ taken }) => taken === null).length;
   await expect.poll(() => page.title()).toMatch(`(${untaken}) Now`);
+  const note = page.getByLabel("Note for the next person");
   await line.getByRole("button", { name: "Take" }).press("Enter");
+  await expectFocus(note);
   await page.keyboard.type("network team ist on it");
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
+  await expectAddress(page, "/");
   await page.reload();
   await line.getByRole("button", { name: "Take" }).press("Enter");
   // Typed text outlives a reload.
-  const note = page.getByLabel("Note for the next person");
   expect(await note.inputValue()).toBe("network team ist on it");
   await note.fill("network team is on it");
   await page.keyboard.press("Enter");

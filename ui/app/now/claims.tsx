@@ -36,7 +36,11 @@ export const createClaims = (lines: () => readonly NowLine[], onChange: () => vo
     navigate(`/${query}${location.hash}`, { replace: true, scroll: false });
   };
   const [problem, setProblem] = createSignal<ApiProblem>();
+  let isSending = false;
   const change = async (...request: Parameters<typeof api.send>): Promise<void> => {
+    // A second Enter would be told that the line is taken.
+    if (isSending) return;
+    isSending = true;
     setProblem(undefined);
     try {
       await api.send(...request);
@@ -45,6 +49,7 @@ export const createClaims = (lines: () => readonly NowLine[], onChange: () => vo
     } catch (failure) {
       setProblem(caughtProblem(failure));
     }
+    isSending = false;
     onChange();
   };
   return {
