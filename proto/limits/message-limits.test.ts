@@ -7,6 +7,7 @@ import { isTest } from "#scripts/verify/imports.ts";
 import { Health } from "../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.js";
 import { ServerReflection as EarlierReflection } from "../gen/grpc/reflection/v1alpha/reflection_pb.js";
+import { AgentToServerSchema } from "../gen/opamp/v1/opamp_pb.js";
 import { ExportLogsServiceRequestSchema } from "../gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "../gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceRequestSchema } from "../gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
@@ -29,6 +30,7 @@ const received = [
   EnvelopesSchema,
   AccountBodySchema,
   ObjectFooterSchema,
+  AgentToServerSchema,
   ExportTraceServiceRequestSchema,
   ExportLogsServiceRequestSchema,
   ExportMetricsServiceRequestSchema,
@@ -97,10 +99,22 @@ const jsonValuesOf = ({ fieldKind, message, scalar }: DescField, count: number) 
     : `[${`${value},`.repeat(count).slice(0, -1)}]`;
 };
 
+/** Encodes the message at the end of a path; an entry of a map has it as its second field. */
+const within = (path: readonly DescField[], message: Uint8Array) =>
+  path.reduceRight(
+    (body, { number, fieldKind }) =>
+      delimited(number, fieldKind === "map" ? delimited(2, body) : body),
+    message,
+  );
+
+const jsonValueOf = (fieldKind: DescField["fieldKind"], inner: string) => {
+  if (fieldKind === "list") return `[${inner}]`;
+  return fieldKind === "map" ? `{"":${inner}}` : inner;
+};
+
 const jsonWithin = (path: readonly DescField[], body: string) =>
   path.reduceRight(
-    (inner, { jsonName, fieldKind }) =>
-      `{"${jsonName}" : ${fieldKind === "list" ? `[${inner}]` : inner} }`,
+    (inner, { jsonName, fieldKind }) => `{"${jsonName}" : ${jsonValueOf(fieldKind, inner)} }`,
     body,
   );
 
@@ -128,8 +142,7 @@ describe.each([[received.length, places.size]])(
       (name, { schema, path, field }) => {
         const max = valuesMaxOf(name);
         const refusal = `${field.name} is over the limit of ${max} values`;
-        const message = (count: number) =>
-          path.reduceRight((body, { number }) => delimited(number, body), valuesOf(field, count));
+        const message = (count: number) => within(path, valuesOf(field, count));
         expect(wireRefusal(schema, message(max + 1))).toBe(refusal);
         expect(wireRefusal(schema, message(1))).toBeUndefined();
         const json = (count: number) =>

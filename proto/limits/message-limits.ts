@@ -34,6 +34,8 @@ export const messageLimits = {
     "svc.ingest.v1.ObjectFooter.queues": entriesMax,
     "svc.ingest.v1.ObjectQueue.blocks": entriesMax,
     "svc.ingest.v1.ObjectBlock.kinds": entriesMax,
+    /** Attributes, the health of components, and components: a distribution of the collector has some hundred. */
+    "opamp.proto.v1": 10_000,
     "opentelemetry.proto": 500_000,
     // Resources, and scopes.
     "opentelemetry.proto.collector": 100_000,
