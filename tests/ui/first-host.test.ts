@@ -30,6 +30,9 @@ describe("the fleet page without hosts", () => {
     await page.goto("/data/completeness");
     await see(page, "No hour has settled yet: no host is enrolled.");
     await expectCount(page.getByRole("link", { name: "Show the last 7 days" }), 0);
+    await page.goto("/system");
+    await waitForHeading(page, "Cores");
+    await see(page, /^None\.$/);
   });
 
   it("shows an admin the missing steps and the commands, without a secret, until the first host enrolls", async () => {

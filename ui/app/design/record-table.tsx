@@ -13,7 +13,7 @@ export type RecordColumns<Row> = Readonly<
 
 /**
  * A table of one page of records. On a narrow screen each row is a block whose cells carry their column's name, so nothing scrolls
- * sideways; explicit roles keep it a table for assistive technology.
+ * sideways; explicit roles keep it a table for assistive technology. Without a record it says so.
  */
 export const RecordTable = <Row,>(props: {
   label: string;
@@ -39,45 +39,47 @@ export const RecordTable = <Row,>(props: {
   };
   return (
     // biome-ignore-start lint/a11y/noRedundantRoles: a table that is not laid out as one loses its roles
-    <table class="record-table" role="table" aria-label={props.label}>
-      <thead role="rowgroup">
-        <tr role="row">
-          <For each={columns()}>
-            {(column) => (
-              <th role="columnheader" scope="col" data-number={column.number}>
-                {column.name}
-              </th>
+    <Show when={props.rows.length > 0} fallback={<p class="quiet">None.</p>}>
+      <table class="record-table" role="table" aria-label={props.label}>
+        <thead role="rowgroup">
+          <tr role="row">
+            <For each={columns()}>
+              {(column) => (
+                <th role="columnheader" scope="col" data-number={column.number}>
+                  {column.name}
+                </th>
+              )}
+            </For>
+          </tr>
+        </thead>
+        <tbody role="rowgroup">
+          <For each={props.rows}>
+            {(row, index) => (
+              <>
+                <Show when={headingAt(index())}>
+                  {(words) => (
+                    <tr role="row" class="record-heading">
+                      <td role="cell" colspan={columns().length}>
+                        <h2>{words()}</h2>
+                      </td>
+                    </tr>
+                  )}
+                </Show>
+                <tr role="row" data-failed={props.isFailed?.(row) ? "" : undefined}>
+                  <For each={columns()}>
+                    {(column) => (
+                      <td role="cell" data-name={column.name} data-number={column.number}>
+                        <div>{column.cell(row)}</div>
+                      </td>
+                    )}
+                  </For>
+                </tr>
+              </>
             )}
           </For>
-        </tr>
-      </thead>
-      <tbody role="rowgroup">
-        <For each={props.rows}>
-          {(row, index) => (
-            <>
-              <Show when={headingAt(index())}>
-                {(words) => (
-                  <tr role="row" class="record-heading">
-                    <td role="cell" colspan={columns().length}>
-                      <h2>{words()}</h2>
-                    </td>
-                  </tr>
-                )}
-              </Show>
-              <tr role="row" data-failed={props.isFailed?.(row) ? "" : undefined}>
-                <For each={columns()}>
-                  {(column) => (
-                    <td role="cell" data-name={column.name} data-number={column.number}>
-                      <div>{column.cell(row)}</div>
-                    </td>
-                  )}
-                </For>
-              </tr>
-            </>
-          )}
-        </For>
-      </tbody>
-    </table>
+        </tbody>
+      </table>
+    </Show>
     // biome-ignore-end lint/a11y/noRedundantRoles: see above
   );
 };
