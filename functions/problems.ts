@@ -264,6 +264,7 @@ export const problemCatalog = {
     "stop",
     "Core did not request this, has an answer, or stopped waiting",
   ),
+  agent_message_invalid: entry("malformed", "fix_request", "The OpAMP message is not valid"),
   // Ingest.
   host_identity_mismatch: entry(
     "forbidden",

@@ -155,8 +155,8 @@ const registerGauges = (metrics: Metrics, { gauges }: Ingest) => {
 };
 
 const openListener = (core: Core, { config, tls, routes }: StartNeeds, ingest: Ingest) => {
-  // Only routes with a proof of possession: on this listener the TLS certificate alone identifies the caller.
-  const management = routes.filter(({ guard }) => guard.kind === "collector");
+  // Only routes of hosts: on this listener the TLS certificate alone identifies the caller.
+  const management = routes.filter(({ guard }) => ["collector", "agent"].includes(guard.kind));
   const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
   const managementPaths = new Set(management.map(({ path }) => path));
   const { host, port } = config;

@@ -35,6 +35,8 @@ export interface RequestBodies {
     request: Pick<Request, "body" | "headers">,
     limits: { remoteAddress: string; bytesMax: number },
   ): Promise<Uint8Array<ArrayBuffer> | BodyRefusal>;
+  /** Returns a body that gzip has compressed; null as soon as it has more than `bytesMax`. Rejects for other bytes. */
+  gunzip(bytes: Uint8Array<ArrayBuffer>, bytesMax: number): Promise<Uint8Array<ArrayBuffer> | null>;
   parse: ParseBody;
   /** Returns a body as UTF-8 text. Throws a `TypeError` for other bytes. */
   decode(bytes: Uint8Array): string;
@@ -87,6 +89,8 @@ export const createRequestBodies = (
   };
 
   return {
+    gunzip: (bytes, bytesMax) =>
+      readBytes(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")), bytesMax),
     parse: parseBody,
     decode: (bytes) => strictUtf8.decode(bytes),
     async read(request, { remoteAddress, bytesMax }) {

@@ -6945,6 +6945,39 @@ export type FetchCaBundleResponses = {
 
 export type FetchCaBundleResponse = FetchCaBundleResponses[keyof FetchCaBundleResponses];
 
+export type PollOpampData = {
+    body: Blob | File;
+    path?: never;
+    query?: never;
+    url: '/v1/opamp';
+};
+
+export type PollOpampErrors = {
+    400: Problem & {
+        code?: 'agent_message_invalid' | 'client_certificate_header_invalid';
+    };
+    401: CollectorNotAdmittedProblem;
+    408: BodyTimeoutProblem;
+    409: StaleRequestProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    429: RateLimitedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
+};
+
+export type PollOpampError = PollOpampErrors[keyof PollOpampErrors];
+
+export type PollOpampResponses = {
+    /**
+     * A ServerToAgent message
+     */
+    200: string;
+};
+
+export type PollOpampResponse = PollOpampResponses[keyof PollOpampResponses];
+
 export type HealthData = {
     body?: never;
     path?: never;

@@ -12,6 +12,7 @@ const byGuard: Readonly<Record<Route["guard"]["kind"], readonly ProblemCode[]>> 
   scope: ["unauthenticated", "token_clock_skew", "forbidden", "access_held"],
   bootstrap_token: [],
   collector: [],
+  agent: [],
   web: ["unauthenticated", "token_clock_skew", "access_held"],
   web_itself: ["unauthenticated", "token_clock_skew", "forbidden", "access_held"],
   web_person: ["unauthenticated", "token_clock_skew", "forbidden", "access_held"],
@@ -19,8 +20,7 @@ const byGuard: Readonly<Record<Route["guard"]["kind"], readonly ProblemCode[]>> 
   ops: ["unauthenticated", "ops_access_denied"],
 };
 
-const ofBodies = [
-  "malformed_json",
+const ofBytes = [
   "body_timeout",
   "payload_too_large",
   "unsupported_media_type",
@@ -30,7 +30,8 @@ const ofBodies = [
 /** Returns every problem of a route: its own, and those of its guard, its schemas and the server. */
 export const problemsOf = (route: Route): PossibleProblem[] => {
   const listed: DocumentedProblem[] = [...byGuard[route.guard.kind], ...route.problems];
-  if (route.body) listed.push(...ofBodies);
+  if (route.body || route.bytesBody) listed.push(...ofBytes);
+  if (route.body) listed.push("malformed_json");
   if (route.body || route.params || route.query) listed.push("validation_failed");
   listed.push("internal", "database_unavailable");
   const possible = new Map<string, PossibleProblem>();

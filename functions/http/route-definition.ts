@@ -16,6 +16,7 @@ export interface Guard<Caller> {
       | "scope"
       | "bootstrap_token"
       | "collector"
+      | "agent"
       | "web"
       | "web_itself"
       | "web_person"
@@ -25,6 +26,8 @@ export interface Guard<Caller> {
   };
   /** The largest body that the guard reads; by default 1 MiB. */
   bodyBytesMax?: number;
+  /** Bodies may be compressed by gzip; the limit applies before and after. */
+  acceptsGzip?: boolean;
   admit(c: HttpContext, body: Body): Promise<Caller>;
 }
 
@@ -42,12 +45,13 @@ export interface Input<Params, Query, Payload, Caller> {
   readonly signal: AbortSignal;
 }
 
-/** A response: JSON by default, or a text, or a stream of text. */
+/** A response: JSON by default, or a text, a stream of text, or bytes. */
 export interface Reply {
   status: number;
   body?: unknown;
   text?: { type: string; content: string };
   stream?: { type: string; content: ReadableStream<Uint8Array> };
+  bytes?: { type: string; content: Uint8Array<ArrayBuffer> };
   /** A response with an `ETag` that the request names in `If-None-Match` is sent as 304. */
   headers?: Record<string, string>;
 }
@@ -94,6 +98,8 @@ export interface Route extends Described {
         textType: string | undefined;
       }
     | undefined;
+  /** The media type of a body that the guard reads as bytes. */
+  bytesBody?: string | undefined;
   problems: readonly DocumentedProblem[];
   handle(c: HttpContext): Promise<Response>;
 }
@@ -116,6 +122,8 @@ export interface RouteDefinition<
   bodyAbsentAs?: unknown;
   bodyExample?: unknown;
   textBody?: TextBody;
+  /** The media type of a body that the guard reads as bytes. */
+  bytesBody?: string;
   /** The largest body; by default that of the guard. */
   bodyBytesMax?: number;
   problems?: readonly DocumentedProblem[];

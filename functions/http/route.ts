@@ -52,6 +52,7 @@ export const route = <
       example: definition.bodyExample,
       textType: definition.textBody?.type,
     },
+    bytesBody: definition.bytesBody,
     replies: isReport ? { ...definition.replies, 304: unchanged } : definition.replies,
     problems: definition.problems ?? [],
     handle: async (c) => {
@@ -86,12 +87,12 @@ const bodyOf = (
     bodyAbsentAs?: unknown;
     textBody?: TextBody;
     bodyBytesMax?: number;
-    guard: Pick<Guard<unknown>, "bodyBytesMax">;
+    guard: Pick<Guard<unknown>, "bodyBytesMax" | "acceptsGzip">;
   },
 ): Body => {
   let value: Promise<unknown> | undefined;
   return {
-    bytes: () => readBody(c, bytesMax),
+    bytes: () => (guard.acceptsGzip ? readCompressed(c, bytesMax) : readBody(c, bytesMax)),
     json: () => {
       value ??=
         textBody !== undefined && mediaTypeOf(c.req.raw) === textBody.type
@@ -122,7 +123,7 @@ const render = async (c: HttpContext, reply: Reply, isReport: boolean): Promise<
   if (json !== null && etag === true) headers.ETag = await unchangedTag(json.replace(time, ""));
   if (headers.ETag !== undefined && matchesEtag(c.req.header("if-none-match"), headers.ETag))
     return c.newResponse(null, 304, { ...headers, "X-Generated-At": time });
-  const text = reply.text ?? reply.stream;
+  const text = reply.text ?? reply.stream ?? reply.bytes;
   if (text)
     return c.newResponse(text.content, reply.status as 200, {
       ...headers,
@@ -150,19 +151,39 @@ export const bearerOf = (c: HttpContext): string | undefined =>
 /** The largest body of an HTTP request, in bytes (docs/api.md). */
 export const bodyBytesMax = 1024 * 1024;
 
-/**
- * Reads at most `bytesMax` bytes, with or without a Content-Length, within the program's limits of incomplete bodies. Throws
- * `payload_too_large`, `body_timeout`, `overloaded`, and `unsupported_media_type` for a compressed body (RFC 9110, 15.5.16).
- */
+/** Reads a body that may be compressed by gzip, which has at most `bytesMax` bytes before and after. Throws as `readBody` does. */
+const readCompressed = async (c: HttpContext, bytesMax: number) => {
+  const coding = c.req.header("content-encoding")?.toLowerCase();
+  if (coding !== "gzip") return readBody(c, bytesMax);
+  const compressed = await readBytesOf(c, bytesMax);
+  const body = await c
+    .get("bodies")
+    .gunzip(compressed, bytesMax)
+    .catch((cause: unknown) => {
+      throw new Problem("unsupported_media_type", { detail: "The body is not gzip", cause });
+    });
+  if (body === null) throw new Problem("payload_too_large");
+  return body;
+};
+
+/** Reads an uncompressed body as `readBytesOf` does. Throws `unsupported_media_type` for another one (RFC 9110, 15.5.16). */
 const readBody = async (
   c: HttpContext,
   bytesMax = bodyBytesMax,
 ): Promise<Uint8Array<ArrayBuffer>> => {
-  const { raw: request } = c.req;
-  if (/^(?!identity$)./i.test(request.headers.get("content-encoding") ?? ""))
+  if (/^(?!identity$)./i.test(c.req.header("content-encoding") ?? ""))
     throw new Problem("unsupported_media_type", {
       detail: "Send the body without a content coding",
     });
+  return readBytesOf(c, bytesMax);
+};
+
+/**
+ * Reads at most `bytesMax` bytes, with or without a Content-Length, within the program's limits of incomplete bodies. Throws
+ * `payload_too_large`, `body_timeout` and `overloaded`.
+ */
+const readBytesOf = async (c: HttpContext, bytesMax: number): Promise<Uint8Array<ArrayBuffer>> => {
+  const { raw: request } = c.req;
   const { listener, remoteAddress } = c.get("peer");
   const length = request.headers.get("content-length");
   // That listener has its own limits, and HTTP enforces a Content-Length: the platform's reader is safe, and three times as fast.

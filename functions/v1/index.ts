@@ -59,6 +59,7 @@ import { volumeReports } from "./collector/volume/report.ts";
 import { watchActs, watchChanges, watchReports } from "./collector/watches.ts";
 import { directoryReports } from "./directory/status.ts";
 import { nowRoutes } from "./now.ts";
+import { agentRoute } from "./opamp.ts";
 import { openApiRoute } from "./openapi.ts";
 import { authorizationRoutes, codeRedemption, deviceRoutes } from "./operator/program-sign-ins.ts";
 import { sessionRoutes } from "./operator/sessions.ts";
@@ -187,4 +188,5 @@ const collectorEntries = ({ signer, ...core }: Core): readonly Entry[] =>
         configDesiredRoute(core),
         diagRoute(core),
         caBundleRoute(core),
+        agentRoute(core),
       ];

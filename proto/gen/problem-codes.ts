@@ -85,6 +85,7 @@ export type CoreProblemCode =
   | "stale_request"
   | "rate_limited"
   | "diag_not_requested"
+  | "agent_message_invalid"
   | "host_identity_mismatch"
   | "host_id_too_long"
   | "certificate_identity_invalid"

@@ -156,7 +156,7 @@ const operationOf = (route: Route) => ({
     // A bearer scheme lists no scopes.
     "x-scope": route.guard.scope,
     parameters: parametersOf(route),
-    requestBody: route.body && requestBodyOf(route.body),
+    requestBody: route.body ? requestBodyOf(route.body) : bytesBodyOf(route.bytesBody),
   }),
   responses: responsesOf(route),
 });
@@ -169,6 +169,9 @@ const requestBodyOf = ({ optional, schema, example, textType }: NonNullable<Rout
   },
 });
 
+const bytesBodyOf = (type: string | undefined) =>
+  type && { required: true, content: { [type]: { schema: { type: "string", format: "binary" } } } };
+
 /** Whom each guard admits. */
 const callers: Readonly<Record<Route["guard"]["kind"], string>> = {
   open: "anyone",
@@ -176,6 +179,7 @@ const callers: Readonly<Record<Route["guard"]["kind"], string>> = {
   bootstrap_token:
     "a host with a bootstrap token, or with a service account token that an enrollment policy admits",
   collector: "a collector with its client certificate and a proof of possession",
+  agent: "an agent with its client certificate",
   web: "web, as itself or for a person",
   web_itself: "web as itself",
   web_person: "web for a person",
@@ -226,7 +230,7 @@ const tagOf = (path: string): string => {
 const securityOf = ({ kind }: Route["guard"]): object[] => {
   if (kind === "scope" || kind.startsWith("web")) return [{ bridgeToken: [] }];
   if (kind === "bootstrap_token") return [{ bootstrapToken: [] }];
-  if (kind === "collector") return [{ collectorCertificate: [] }];
+  if (kind === "collector" || kind === "agent") return [{ collectorCertificate: [] }];
   // Or none: trusted loopback needs no token.
   if (kind === "ops") return [{ opsToken: [] }, {}];
   return [];

@@ -10,6 +10,7 @@ const positions: readonly (readonly [guard: string, who: string])[] = [
   ["open", "Anybody"],
   ["bootstrap_token", "The holder of a bootstrap or service account token"],
   ["collector", "A host, with its certificate and a signed body"],
+  ["agent", "An agent, with its certificate"],
   ["web_itself", "Web, in its own name"],
   ["web", "Web, in its own name or for a person"],
   ["web_person", "Web, for a person who is signed in"],

@@ -418,17 +418,24 @@ const proven = (purpose: ProofPurpose, body: unknown) => {
   }
 };
 
+const agentMessageType = "application/x-protobuf";
+/** A message with an `instance_uid` alone. */
+const agentMessage = Uint8Array.of(0x0a, 16, ...new Uint8Array(16));
+const encode = (content: string | undefined) =>
+  content === undefined ? undefined : new TextEncoder().encode(content);
+
 const send = async (operation: Documented, draft: Draft) => {
   const { method } = operation;
   const { headers, call, body } = await credentialsOf(operation, draft);
   const type = draft.type === null ? {} : { "Content-Type": draft.type };
   const yamlText = draft.type === "application/yaml" ? yaml : undefined;
   const content = draft.text ?? yamlText ?? (body === undefined ? undefined : JSON.stringify(body));
-  const hasBody = method !== "GET" && content !== undefined;
+  const bytes =
+    draft.type === agentMessageType && draft.text === null ? agentMessage : encode(content);
   const request = new Request(new URL(draft.path, "http://core.test"), {
     method,
     headers: { ...headers, ...type },
-    ...(hasBody ? { body: new TextEncoder().encode(content) } : {}),
+    ...(bytes && method !== "GET" ? { body: bytes } : {}),
   });
   const response = await test.fetch(request, call);
   const { status } = response;

@@ -91,7 +91,7 @@ const headerCharactersMax = 16_384;
  * one, otherwise from the TLS socket. Throws 400 `client_certificate_header_invalid` unless the header is one percent-encoded PEM
  * certificate, given once.
  */
-const clientCertificateOf = (c: HttpContext, header: string | null) => {
+export const clientCertificateOf = (c: HttpContext, header: string | null) => {
   const { certificate, listener } = c.get("peer");
   const value = header === null || listener === "ingest" ? undefined : c.req.header(header);
   return value === undefined ? certificate : decodeHeader(value);

@@ -2,7 +2,7 @@
 // @generated from file opamp/v1/opamp.proto (package opamp.proto.v1, syntax proto3)
 /* eslint-disable */
 
-// The messages of OpAMP 0.20 (docs/opamp-conformance.md), without packages.
+// The messages of OpAMP 0.20, without packages.
 
 import { enumDesc, fileDesc, messageDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_opamp_v1_anyvalue } from "./anyvalue_pb.js";

@@ -1,0 +1,38 @@
+import { create } from "@bufbuild/protobuf";
+import { equalBytes } from "#kit/bytes.ts";
+import { type AgentToServer, AgentToServerSchema } from "#proto/gen/opamp/v1/opamp_pb.js";
+
+/** The parts of a message that an agent omits while they are unchanged. */
+const statusParts = [
+  "agentDescription",
+  "health",
+  "effectiveConfig",
+  "remoteConfigStatus",
+  "customCapabilities",
+  "availableComponents",
+  "connectionSettingsStatus",
+] as const satisfies readonly (keyof AgentToServer)[];
+
+/** Reports whether a message has a part of the agent's status. */
+export const hasStatus = (message: AgentToServer): boolean =>
+  statusParts.some((part) => message[part] !== undefined);
+
+/**
+ * Returns the status of an agent after a message: parts that the message omits stay as they were. Another `instance_uid` is another agent,
+ * of which nothing is known yet.
+ */
+export const mergeAgentMessage = (
+  known: AgentToServer | undefined,
+  message: AgentToServer,
+): AgentToServer => {
+  const { instanceUid, sequenceNum } = message;
+  const before = known && equalBytes(known.instanceUid, instanceUid) ? known : undefined;
+  const merged = create(AgentToServerSchema, {
+    instanceUid,
+    sequenceNum,
+    capabilities: message.capabilities || before?.capabilities || 0n,
+  });
+  for (const part of statusParts)
+    Object.assign(merged, { [part]: message[part] ?? before?.[part] });
+  return merged;
+};
