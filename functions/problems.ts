@@ -249,6 +249,11 @@ export const problemCatalog = {
     "reenroll",
     "The certificate was replaced by its successor",
   ),
+  agent_not_allowed: entry(
+    "unauthenticated",
+    "stop",
+    "The certificate belongs to an agent of another kind",
+  ),
   certificate_expired: entry("unauthenticated", "reenroll", "The certificate has expired"),
   identity_mismatch: entry(
     "forbidden",

@@ -296,3 +296,17 @@ export const integerBetween = (min: number, max: number = Number.MAX_SAFE_INTEGE
         : `must be an integer between ${min} and ${max}`,
     ),
   );
+
+/** The kinds of agents that core manages. An identity has one from its first enrollment on; so has a config. */
+export const agentKinds = ["svc-collector", "otelcol"] as const;
+
+/** One of `agentKinds`: `otelcol` is any agent that speaks OpAMP. */
+export type AgentKind = (typeof agentKinds)[number];
+
+/** What core knows of hosts by the kind of their agent. A host without a queue reports none, and its completeness is not proven. */
+export const agentPromises: Readonly<
+  Record<AgentKind, { hasQueue: boolean; completeness: "proven" | "not_proven" }>
+> = {
+  "svc-collector": { hasQueue: true, completeness: "proven" },
+  otelcol: { hasQueue: false, completeness: "not_proven" },
+};

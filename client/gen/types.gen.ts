@@ -6,6 +6,10 @@ export type ClientOptions = {
     baseUrl: `${string}://${string}` | (string & {});
 };
 
+export type AgentNotAllowedOrCertificateExpiredOrCertificateIdentityInvalidOrCertificateReplacedOrCertificateRevokedOrCertificateUnknownOrClientCertificateRequiredOrClockSkewOrIdentityRevokedOrProofInvalidProblem = Problem & {
+    code?: 'agent_not_allowed' | 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid';
+};
+
 export type AppliedContent = {
     complete: boolean;
     policies: Array<{
@@ -297,10 +301,6 @@ export type ClientCertificateHeaderInvalidOrMalformedJsonProblem = Problem & {
     code?: 'client_certificate_header_invalid' | 'malformed_json';
 };
 
-export type CollectorNotAdmittedProblem = Problem & {
-    code?: 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid';
-};
-
 export type ColumnDescription = {
     name: string;
     type: string;
@@ -470,6 +470,7 @@ export type EnrollRequest = {
      * must not hold control characters; must be well-formed Unicode
      */
     collector_version: string;
+    agent?: 'svc-collector' | 'otelcol';
 };
 
 export type EnrollmentPolicy = {
@@ -797,6 +798,8 @@ export type FleetHealthRow = {
     hostname: string | null;
     platform: string;
     version: string;
+    agent: 'svc-collector' | 'otelcol';
+    agent_name: string | null;
     labels: {
         [key: string]: string;
     };
@@ -903,6 +906,7 @@ export type FleetThresholdsView = {
     return_seconds?: number;
     cert_expiring_fraction: number;
     min_version: string | null;
+    otelcol_min_version?: string | null;
 };
 
 export type FleetTimelineView = {
@@ -2078,6 +2082,8 @@ export type Action = Array<string> | string;
  */
 export type Actor = string;
 
+export type Agent = Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
+
 export type AssignedBy = string;
 
 export type At = PastTime;
@@ -2175,6 +2181,8 @@ export type NotAction = Array<string> | string;
  * must not hold control characters; must be well-formed Unicode
  */
 export type NotActor = string;
+
+export type NotAgent = Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
 
 export type NotAttention = Array<'needed'> | 'needed';
 
@@ -5260,6 +5268,8 @@ export type ReportFleetHealthData = {
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        agent?: Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
+        not_agent?: Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
         version_range?: Array<string> | string;
         not_version_range?: Array<string> | string;
         config?: Array<string> | string;
@@ -5377,6 +5387,8 @@ export type CountFleetHealthData = {
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        agent?: Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
+        not_agent?: Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
         version_range?: Array<string> | string;
         not_version_range?: Array<string> | string;
         config?: Array<string> | string;
@@ -5546,6 +5558,8 @@ export type FindCommonFactorsData = {
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        agent?: Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
+        not_agent?: Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
         version_range?: Array<string> | string;
         not_version_range?: Array<string> | string;
         config?: Array<string> | string;
@@ -5718,6 +5732,8 @@ export type CompareHostsData = {
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        agent?: Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
+        not_agent?: Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
         version_range?: Array<string> | string;
         not_version_range?: Array<string> | string;
         config?: Array<string> | string;
@@ -5831,6 +5847,8 @@ export type ExportFleetHealthData = {
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        agent?: Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
+        not_agent?: Array<'svc-collector' | 'otelcol'> | 'svc-collector' | 'otelcol';
         version_range?: Array<string> | string;
         not_version_range?: Array<string> | string;
         config?: Array<string> | string;
@@ -6786,7 +6804,7 @@ export type RenewCertificateData = {
 
 export type RenewCertificateErrors = {
     400: ClientCertificateHeaderInvalidOrMalformedJsonProblem;
-    401: CollectorNotAdmittedProblem;
+    401: AgentNotAllowedOrCertificateExpiredOrCertificateIdentityInvalidOrCertificateReplacedOrCertificateRevokedOrCertificateUnknownOrClientCertificateRequiredOrClockSkewOrIdentityRevokedOrProofInvalidProblem;
     403: Problem & {
         code?: 'identity_mismatch';
     };
@@ -6824,7 +6842,7 @@ export type SendHeartbeatData = {
 
 export type SendHeartbeatErrors = {
     400: ClientCertificateHeaderInvalidOrMalformedJsonProblem;
-    401: CollectorNotAdmittedProblem;
+    401: AgentNotAllowedOrCertificateExpiredOrCertificateIdentityInvalidOrCertificateReplacedOrCertificateRevokedOrCertificateUnknownOrClientCertificateRequiredOrClockSkewOrIdentityRevokedOrProofInvalidProblem;
     408: BodyTimeoutProblem;
     409: StaleRequestProblem;
     413: PayloadTooLargeProblem;
@@ -6856,7 +6874,7 @@ export type FetchDesiredConfigData = {
 
 export type FetchDesiredConfigErrors = {
     400: ClientCertificateHeaderInvalidOrMalformedJsonProblem;
-    401: CollectorNotAdmittedProblem;
+    401: AgentNotAllowedOrCertificateExpiredOrCertificateIdentityInvalidOrCertificateReplacedOrCertificateRevokedOrCertificateUnknownOrClientCertificateRequiredOrClockSkewOrIdentityRevokedOrProofInvalidProblem;
     408: BodyTimeoutProblem;
     409: StaleRequestProblem;
     413: PayloadTooLargeProblem;
@@ -6888,7 +6906,7 @@ export type SendDiagData = {
 
 export type SendDiagErrors = {
     400: ClientCertificateHeaderInvalidOrMalformedJsonProblem;
-    401: CollectorNotAdmittedProblem;
+    401: AgentNotAllowedOrCertificateExpiredOrCertificateIdentityInvalidOrCertificateReplacedOrCertificateRevokedOrCertificateUnknownOrClientCertificateRequiredOrClockSkewOrIdentityRevokedOrProofInvalidProblem;
     408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'diag_not_requested' | 'stale_request';
@@ -6922,7 +6940,7 @@ export type FetchCaBundleData = {
 
 export type FetchCaBundleErrors = {
     400: ClientCertificateHeaderInvalidOrMalformedJsonProblem;
-    401: CollectorNotAdmittedProblem;
+    401: AgentNotAllowedOrCertificateExpiredOrCertificateIdentityInvalidOrCertificateReplacedOrCertificateRevokedOrCertificateUnknownOrClientCertificateRequiredOrClockSkewOrIdentityRevokedOrProofInvalidProblem;
     408: BodyTimeoutProblem;
     409: StaleRequestProblem;
     413: PayloadTooLargeProblem;
@@ -6956,7 +6974,7 @@ export type PollOpampErrors = {
     400: Problem & {
         code?: 'agent_message_invalid' | 'client_certificate_header_invalid';
     };
-    401: CollectorNotAdmittedProblem;
+    401: AgentNotAllowedOrCertificateExpiredOrCertificateIdentityInvalidOrCertificateReplacedOrCertificateRevokedOrCertificateUnknownOrClientCertificateRequiredOrClockSkewOrIdentityRevokedOrProofInvalidProblem;
     408: BodyTimeoutProblem;
     409: StaleRequestProblem;
     413: PayloadTooLargeProblem;

@@ -18,7 +18,7 @@ import { postJson, type TransportOptions } from "./transport.ts";
 export const callEnroll = async (
   transport: TransportOptions,
   token: Secret,
-  body: EnrollRequest,
+  body: v.InferInput<typeof EnrollRequest>,
 ): Promise<CertificateIssued> =>
   parseResponse(
     CertificateIssued,

@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import { index, uniqueIndex } from "drizzle-orm/pg-core";
+import type { AgentKind } from "#proto/values.ts";
 import { integer, nullable, table, text, timestamp, uuid } from "./columns.ts";
 import { collectorIdentity } from "./enrollment.ts";
 
@@ -9,6 +10,8 @@ export const collectorConfig = table(
   {
     id: uuid().primaryKey(),
     name: nullable.text(),
+    /** The agents that it is for. */
+    kind: text().$type<AgentKind>().default("svc-collector"),
     yaml: text(),
     configHash: text(),
     sizeBytes: integer(),

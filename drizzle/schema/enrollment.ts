@@ -10,6 +10,7 @@ import {
 import type { Labels } from "#proto/labels.ts";
 import type { ProofPurpose } from "#proto/management/proof.ts";
 import type { WorkloadTerms } from "#proto/operator/workload.ts";
+import type { AgentKind } from "#proto/values.ts";
 import {
   boolean,
   bytea,
@@ -188,6 +189,8 @@ export const collectorIdentity = table(
     labelSetId: integer().default(noLabels),
     /** The claims of the service account token that the host enrolled with last; null after a bootstrap token. */
     attestation: jsonb().$type<Attestation>(),
+    /** Fixed at the first enrollment. */
+    agent: text().$type<AgentKind>().default("svc-collector"),
   },
   (columns) => [
     index("collector_identity_policy").on(columns.policyId, columns.enrolledAt),

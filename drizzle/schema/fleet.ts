@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import { index, uniqueIndex } from "drizzle-orm/pg-core";
 import { type Drift, troubles } from "#proto/fleet-health/vocabulary.ts";
 import { reportedNumbers } from "#proto/management/reported-numbers.ts";
+import type { AgentKind } from "#proto/values.ts";
 import {
   bigint,
   boolean,
@@ -86,6 +87,7 @@ export const fleetStatus = table(
     ),
     /** How often core has seen it start anew. */
     starts: integer().default(0),
+    agent: byteText().$type<AgentKind>().default("svc-collector"),
   },
   (columns) => [
     uniqueIndex("fleet_status_identity").on(columns.identity),

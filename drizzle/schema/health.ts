@@ -35,6 +35,8 @@ export const collectorHealth = table(
     previousBootAt: nullable.timestamp(),
     collectorVersion: text(),
     collectorCommit: text(),
+    /** The name that an agent of another kind has for itself. */
+    agentName: nullable.text(),
     hostname: text(),
     platform: text(),
     startedAt: timestamp(),

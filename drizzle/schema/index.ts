@@ -14,6 +14,7 @@ export * from "./health.ts";
 export * from "./ingest.ts";
 export * from "./inventory.ts";
 export * from "./now.ts";
+export * from "./opamp.ts";
 export * from "./operator.ts";
 export * from "./rollout.ts";
 export * from "./scim.ts";

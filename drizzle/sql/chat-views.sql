@@ -20,8 +20,8 @@ BEGIN
 
 	-- Outer joins on unique keys: the planner leaves out those whose columns a statement does not use.
 	CREATE VIEW "chat"."fleet" AS
-	SELECT f.identity_id, f.identity, n.device_id, coalesce(h.hostname, i.hostname) AS hostname, f.platform, f.version,
-		l.labels, p.id AS policy_id, p.name AS policy, nullif(f.core, '') AS core,
+	SELECT f.identity_id, f.identity, n.device_id, coalesce(h.hostname, i.hostname) AS hostname, f.platform, f.version, f.agent,
+		h.agent_name, l.labels, p.id AS policy_id, p.name AS policy, nullif(f.core, '') AS core,
 		f.enrolled_at, i.revoked_at,
 		f.last_heartbeat_at, f.last_envelope_at, f.revoked_from, f.expired_from, f.expiring_from, f.renewal_failed, f.config_invalid,
 		f.queue_at_risk, f.drift,

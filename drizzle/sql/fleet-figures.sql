@@ -28,7 +28,7 @@ BEGIN
 			forwarder_connected, is_losing, certificate_not_after, config_assigned_at, running_config_since, condition_since,
 			version_since, recovered_at, last_auth_failure_at, queue_bytes_max, lost_records, report_digest, desired_config_key,
 			running_config_key, last_known_good_config_key, drift, version, platform, identity, policy_id, core, subnet,
-			/* each process: {column}, */ rss_bytes, cpu_ms, /* end */ starts)
+			/* each process: {column}, */ rss_bytes, cpu_ms, /* end */ starts, agent)
 		SELECT
 			f.identity_id, f.last_heartbeat_at, f.queue_bytes, fleet_figure(h.queue_records),
 			fleet_figure(h.queue_oldest_record_age_seconds), fleet_figure(extract(epoch FROM h.ack_age)::bigint), f.label_set_id,
@@ -38,7 +38,8 @@ BEGIN
 			f.queue_bytes_max, f.lost_records, coalesce(h.digest, 0), fleet_hash_key(f.desired_config),
 			fleet_hash_key(f.running_config), fleet_hash_key(f.last_known_good_config), f.drift, f.version, f.platform, f.identity,
 			(SELECT policy_id FROM collector_identity WHERE id = f.identity_id), coalesce(h.core, ''), coalesce(h.subnet, ''),
-			/* each process: coalesce(h.{column}, -1), */ coalesce(h.rss_bytes, -1), coalesce(h.cpu_ms, -1), /* end */ coalesce(h.starts, 0)
+			/* each process: coalesce(h.{column}, -1), */ coalesce(h.rss_bytes, -1), coalesce(h.cpu_ms, -1), /* end */ coalesce(h.starts, 0),
+			(SELECT agent FROM collector_identity WHERE id = f.identity_id)
 		FROM fleet_host f
 		LEFT JOIN LATERAL (
 			SELECT queue_records, queue_oldest_record_age_seconds, last_heartbeat_at - forwarder_last_ack_at AS ack_age,

@@ -153,6 +153,11 @@ const spanNames = v.pipe(
 );
 
 /** One schema per variable, so that every fault names its variable. */
+const VersionVariable = v.pipe(
+  TextVariable,
+  v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0"),
+);
+
 export const coreVariables = {
   /** TCP port of the HTTP listener (operators, enrollment, ops); 0: a free one */
   PORT: v.optional(IntegerVariable(0, 65535), "8080"),
@@ -274,12 +279,9 @@ export const coreVariables = {
   /** how often collectors send heartbeats */
   SVC_HEARTBEAT_INTERVAL: v.optional(DurationVariable(1), "60s"),
   /** collectors below this version are `unsupported_version` */
-  SVC_COLLECTOR_MIN_VERSION: v.optional(
-    v.pipe(
-      TextVariable,
-      v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0"),
-    ),
-  ),
+  SVC_COLLECTOR_MIN_VERSION: v.optional(VersionVariable),
+  /** agents that speak OpAMP below this version are `unsupported_version` */
+  SVC_OTELCOL_MIN_VERSION: v.optional(VersionVariable),
   ...chatVariables,
   ...watchVariables,
   ...tracesVariables,
@@ -420,6 +422,7 @@ const coreConfigOf = (
   },
   heartbeatIntervalSeconds: values.SVC_HEARTBEAT_INTERVAL,
   collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
+  otelcolVersionMin: values.SVC_OTELCOL_MIN_VERSION ?? null,
   /** False: chat answers 503 `service_disabled`. */
   chatEnabled: values.SVC_CHAT_ENABLED,
   /** Null: chat is disabled, or has no model. */

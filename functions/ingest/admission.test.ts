@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { type AgentKind, agentKinds } from "#proto/values.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import type { CertificateState, EndsRead } from "../store/certificate/certificates.ts";
 import { createAdmission } from "./admission.ts";
@@ -26,12 +27,50 @@ it("records an expired certificate as the identity's last auth failure", async (
   expect(refusals).toEqual([{ identity: "spiffe://fleet.test/a", reason: "certificate_expired" }]);
 });
 
+it("refuses an agent of another kind, which ingest and OpAMP each admit alone", async () => {
+  const refusals: unknown[] = [];
+  const state = {
+    certificateId: "c",
+    identityId: "i",
+    status: "active",
+    agent: "svc-collector",
+    identityRevoked: false,
+    used: true,
+  } as const;
+  const admission = createAdmission({
+    clock: createTestClock(),
+    certificates: {
+      ...register,
+      find: async ([agent = ""]) =>
+        new Map([[agent, { ...state, agent: agent as CertificateState["agent"] }]]),
+      refused: async ({ reason }) => void refusals.push(reason),
+    },
+    requireEnrollment: false,
+  });
+  const admit = (has: AgentKind, as?: AgentKind) =>
+    admission.admit(
+      {
+        identity: { ok: true, kind: "uri", identity: "a" },
+        fingerprintSha256: has,
+        notAfter: Number.POSITIVE_INFINITY,
+      },
+      as,
+    );
+  for (const has of agentKinds)
+    for (const as of agentKinds)
+      if (has === as) expect(await admit(has, as)).toMatchObject({ identityId: "i" });
+      else await expect(admit(has, as)).rejects.toMatchObject({ code: "agent_not_allowed" });
+  expect(refusals).toEqual(["agent_not_allowed", "agent_not_allowed"]);
+  await expect(admit("otelcol")).rejects.toThrow();
+});
+
 it("looks up the certificates of connections that open together with few queries", async () => {
   const queries: (readonly string[])[] = [];
   const state = {
     certificateId: "c",
     identityId: "i",
     status: "active",
+    agent: "svc-collector",
     identityRevoked: false,
     used: true,
   } as const;
@@ -80,6 +119,7 @@ it("rechecks streams that are new to it, and those whose certificate ended since
     certificateId: "c",
     identityId: "i",
     status: "active",
+    agent: "svc-collector",
     identityRevoked: false,
     used: true,
   } as const;

@@ -2,6 +2,7 @@ import { type ContextValues, createContextKey } from "@connectrpc/connect";
 import type { Clock } from "#kit/clock.ts";
 import { groupCalls, singleFlight } from "#kit/group-calls.ts";
 import type { IdentityResult } from "#proto/identity.ts";
+import type { AgentKind } from "#proto/values.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 import type { CertificateState, EndsRead } from "../store/certificate/certificates.ts";
 
@@ -140,8 +141,11 @@ export const createAdmission = ({
       await recordRefusal(identity.identity, fault.code, state);
       return { fault: fault.code, refuse: fault };
     },
-    /** Returns the caller, or throws a Problem that says why it may not send. */
-    async admit(certificate: CallerCertificate | undefined): Promise<Caller> {
+    /** Returns the caller, or throws a Problem that says why it may not send as an agent of this kind. */
+    async admit(
+      certificate: CallerCertificate | undefined,
+      agent: AgentKind = "svc-collector",
+    ): Promise<Caller> {
       if (certificate === undefined) throw new Problem("client_certificate_required");
       const { identity, ...rest } = certificate;
       if (!identity.ok) throw new Problem("certificate_identity_invalid");
@@ -152,7 +156,8 @@ export const createAdmission = ({
         throw expired;
       }
       const state = await findState(caller.fingerprintSha256);
-      const fault = requireEnrollment ? faultOf(state) : undefined;
+      const rowFault = requireEnrollment ? faultOf(state) : undefined;
+      const fault = rowFault ?? agentFault(state, agent);
       if (fault) {
         await recordRefusal(caller.identity, fault.code, state);
         throw fault;
@@ -203,9 +208,13 @@ export const createAdmission = ({
   };
 };
 
+const denied = (code: ProblemCode) => new Problem(code, { kind: "forbidden" });
+
+const agentFault = (state: CertificateState | undefined, agent: AgentKind): Problem | undefined =>
+  state && state.agent !== agent ? denied("agent_not_allowed") : undefined;
+
 /** These are all `PERMISSION_DENIED` at ingest (docs/protocol.md); management requests answer 401 with the same codes. */
 const faultOf = (state: CertificateState | undefined): Problem | undefined => {
-  const denied = (code: ProblemCode) => new Problem(code, { kind: "forbidden" });
   if (state === undefined) return denied("certificate_unknown");
   if (state.identityRevoked) return denied("identity_revoked");
   if (state.status === "revoked") return denied("certificate_revoked");

@@ -5,7 +5,14 @@
 import * as v from "valibot";
 import { mapValues } from "#kit/map-values.ts";
 import { type ReportedNumber, reportedNumbers } from "../management/reported-numbers.ts";
-import { Id, IsoTimestamp, NumberOrNull, TextOrNull, TimestampOrNull } from "../values.ts";
+import {
+  agentKinds,
+  Id,
+  IsoTimestamp,
+  NumberOrNull,
+  TextOrNull,
+  TimestampOrNull,
+} from "../values.ts";
 import {
   certificateStatuses,
   driftKinds,
@@ -115,6 +122,9 @@ export const rowColumns = {
   hostname: textOrNull,
   platform: text,
   version: text,
+  /** What runs on the host, and the name that an agent other than svc-collector has for itself. */
+  agent: oneOf(agentKinds),
+  agent_name: reportedText,
   /** The labels that the host reports and those of its enrollment policy, which take precedence. */
   labels: { ...column(v.record(v.string(), v.string()), "jsonb"), csv: false },
   state: oneOf(fleetStates),

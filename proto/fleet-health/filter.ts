@@ -8,6 +8,7 @@ import * as v from "valibot";
 import { labelPair } from "../labels.ts";
 import { type FigureFilter, figureFilters } from "../management/reported-numbers.ts";
 import {
+  agentKinds,
   type CamelCase,
   camelCase,
   Identifier,
@@ -205,6 +206,9 @@ const definitions = {
   platform: text(65, "platform:linux", "platform, or operating system alone"),
   /** A version; `*` stands for any characters, as in `1.8.*`. */
   version: text(64, "version:1.4.0", "collector version; 1.4.* for all of 1.4"),
+  agent: names(agentKinds, "agent:otelcol", "kind of agent", {
+    expected: "must be a kind of agent",
+  }),
   /** Compared by SemVer; a version that is not SemVer matches none. A host matches every one. */
   version_range: {
     ...several(VersionRange, "must be a comparison with a version"),

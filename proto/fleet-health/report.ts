@@ -18,6 +18,8 @@ export const FleetThresholdsView = v.strictObject({
   cert_expiring_fraction: v.number(),
   /** Oldest supported SemVer version; null supports any. */
   min_version: TextOrNull,
+  /** The same for agents that speak OpAMP; absent from an earlier core. */
+  otelcol_min_version: v.optional(TextOrNull),
 });
 
 /** The thresholds that decide the states. */

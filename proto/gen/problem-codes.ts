@@ -78,6 +78,7 @@ export type CoreProblemCode =
   | "certificate_unknown"
   | "certificate_revoked"
   | "certificate_replaced"
+  | "agent_not_allowed"
   | "certificate_expired"
   | "identity_mismatch"
   | "proof_invalid"

@@ -1,5 +1,13 @@
 import * as v from "valibot";
-import { Identifier, Platform, Sha256Hex, Text, Timestamp, WholeNumber } from "../values.ts";
+import {
+  agentKinds,
+  Identifier,
+  Platform,
+  Sha256Hex,
+  Text,
+  Timestamp,
+  WholeNumber,
+} from "../values.ts";
 
 /** PEM of a PKCS#10 request. Its faults are `csr_invalid`, not schema faults. */
 export const CsrPem = v.pipe(Text, v.maxLength(65_536, "must be at most 64 KiB"));
@@ -11,6 +19,8 @@ export const EnrollRequest = v.object({
   hostname: v.optional(Identifier(253)),
   platform: Platform,
   collector_version: Identifier(64),
+  /** Which agent will use the certificate; an older collector leaves it out. */
+  agent: v.optional(v.picklist(agentKinds, "must be a kind of agent"), "svc-collector"),
 });
 
 /** A parsed enrollment request. */

@@ -118,6 +118,11 @@ export const HeartbeatRequest = v.object({
 /** A parsed heartbeat: within bounds, with free text truncated and without control characters. */
 export type HeartbeatRequest = v.InferOutput<typeof HeartbeatRequest>;
 
+/** A parsed report of a host, however it came, and the name of an agent that is no svc-collector. */
+export type HostReport = Omit<HeartbeatRequest, keyof typeof ProofFields> & {
+  agent_name?: string;
+};
+
 /** A heartbeat without `sent_at` and `proof`, as a collector composes it. */
 export type HeartbeatReport = Omit<v.InferInput<typeof HeartbeatRequest>, "sent_at" | "proof">;
 

@@ -33,7 +33,7 @@ it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of
       thresholds,
       versions: [],
       platforms: [],
-      unsupportedVersions: [],
+      unsupportedVersions: { "svc-collector": [], otelcol: [] },
       outages: [],
     }),
     revokePublic: false,

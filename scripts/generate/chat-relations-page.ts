@@ -2,7 +2,7 @@ import { relations } from "#functions/chat-sql/relations.ts";
 import { fleetThresholds } from "#functions/domain/fleet/thresholds.ts";
 
 /** The thresholds of core's default configuration. */
-const thresholds = fleetThresholds({ heartbeatIntervalSeconds: 60, collectorVersionMin: null });
+const thresholds = fleetThresholds({ heartbeatIntervalSeconds: 60 });
 
 /** Renders `docs/chat-relations.md`: the relations that the SQL tools of the chat offer, as `describe_table` returns them. */
 export const renderChatRelationsPage = (): string => {

@@ -55,6 +55,9 @@ const choice = (unset: unknown, names: readonly string[], wrong: string) =>
 /** A text that only must not be empty. */
 const text = (unset: unknown, example: string) => behavior(unset, same(example));
 const secret = (unset: unknown) => text(unset, "hush");
+const semver = optional(same("1.4.0", "2.0.0-rc.1"), {
+  "must be a SemVer version": ["1.4", "v1"],
+});
 const path = text(undefined, "/run/a-file");
 const passwordCommand = optional(same("/usr/local/bin/password"), {
   "must be an absolute path": ["password"],
@@ -217,9 +220,8 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   ),
   SVC_MANAGEMENT_CA_BUNDLE_FILE: path,
   SVC_HEARTBEAT_INTERVAL: duration(60, 1),
-  SVC_COLLECTOR_MIN_VERSION: optional(same("1.4.0", "2.0.0-rc.1"), {
-    "must be a SemVer version": ["1.4", "v1"],
-  }),
+  SVC_COLLECTOR_MIN_VERSION: semver,
+  SVC_OTELCOL_MIN_VERSION: semver,
   SVC_CHAT_ENABLED: boolean(true),
   SVC_INFERENCE_CHAT_MODEL: optional(same("a-model"), {
     "must be at most 256 characters": ["m".repeat(257)],

@@ -27,6 +27,7 @@ import {
   fleetStates,
   forwardings,
 } from "#proto/fleet-health/vocabulary.ts";
+import { agentKinds } from "#proto/values.ts";
 import { createTestToken } from "../support/collector.ts";
 import { useTestCore } from "../support/core.ts";
 import { isSlow } from "../support/is-slow.ts";
@@ -40,6 +41,8 @@ await test.db.execute(
 );
 await test.db.execute(sql`update fleet_status set core = 'core-' || length(identity) % 3, subnet = '10.0.' || length(identity) % 2 || '.0/24'
   where last_heartbeat_at > '-infinity'`);
+await test.db.execute(sql`update fleet_status set agent = 'otelcol', queue_bytes = least(queue_bytes, 0),
+  lost_records = least(lost_records, 0) where length(identity) % 4 = 0`);
 const policies = new Map(
   (
     await test.db.execute<{ id: string; name: string }>(
@@ -231,6 +234,7 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   platform: (row, platform: string) =>
     row.platform === platform || row.platform.split("/")[0] === platform,
   version: (row, version: string) => wildcard(version).test(row.version),
+  agent: (row, agent: string) => row.agent === agent,
   versionRange: (row, range: string) => inRange(row.version, range),
   config: ({ config }, prefix: string) =>
     [
@@ -383,6 +387,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   identity: rows((row) => row.identity),
   platform: several("linux", "linux/amd64", "darwin", "lin", "windows/arm64"),
   version: several("1.4.0", "1.*", "*.2", "latest", "1.1*.*", "2.*"),
+  agent: several(...agentKinds),
   versionRange: several("<1.4", "<=1.4.0", ">1", ">=1.10.2", "<1.11.0-rc.1"),
   config: hashes,
   desiredConfig: hashes,

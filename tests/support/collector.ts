@@ -2,6 +2,7 @@ import { hash, KeyObject, sign } from "node:crypto";
 import { composeIdentity } from "#proto/identity.ts";
 import { canonicalBody, type ProofPurpose, proofPayload } from "#proto/management/proof.ts";
 import { decodePem } from "#proto/pem.ts";
+import type { AgentKind } from "#proto/values.ts";
 import {
   createTestCsr,
   createTestKey,
@@ -45,8 +46,8 @@ export const createTestToken = async (
     return { tokenId: String(answer.body.id), token: String(answer.body.token) };
   };
   const { tokenId, token } = await createToken(terms);
-  const enroll = (deviceId: string, kind?: TestKeyKind) =>
-    enrollTestCollector({ api }, { token, deviceId, ...(kind && { kind }) });
+  const enroll = (deviceId: string, kind?: TestKeyKind, agent?: AgentKind) =>
+    enrollTestCollector({ api }, { token, deviceId, agent, ...(kind && { kind }) });
   return {
     token,
     tokenId,
@@ -64,7 +65,11 @@ export const createTestToken = async (
 /** Returns the body of an enrollment, by a new key unless one is given. */
 export const enrollmentOf = async (
   deviceId: string,
-  { key, prefix = identityPrefix }: { key?: TestKey | undefined; prefix?: string } = {},
+  {
+    key,
+    prefix = identityPrefix,
+    agent = "svc-collector",
+  }: { key?: TestKey | undefined; prefix?: string; agent?: AgentKind } = {},
 ) => ({
   csr_pem: await createTestCsr({
     key: key ?? (await createTestKey()),
@@ -73,6 +78,7 @@ export const enrollmentOf = async (
   device_id: deviceId,
   platform: "linux/amd64",
   collector_version: "1.0.0",
+  agent,
 });
 
 /** Sends an enrollment by a token. */
@@ -86,10 +92,15 @@ export const postEnrollment = (
 /** Enrolls a host through the API. */
 export const enrollTestCollector = async (
   test: Pick<TestCore, "api">,
-  { token, deviceId, kind = "p256" }: { token: string; deviceId: string; kind?: TestKeyKind },
+  {
+    token,
+    deviceId,
+    kind = "p256",
+    agent = "svc-collector",
+  }: { token: string; deviceId: string; kind?: TestKeyKind; agent?: AgentKind | undefined },
 ): Promise<TestCollector> => {
   const key = await createTestKey(kind);
-  const answer = await postEnrollment(test, token, await enrollmentOf(deviceId, { key }));
+  const answer = await postEnrollment(test, token, await enrollmentOf(deviceId, { key, agent }));
   if (answer.status !== 201) throw new Error(`enrollment failed: ${JSON.stringify(answer.body)}`);
   return collectorOf(key, answer.body);
 };

@@ -33,6 +33,7 @@ export const publishConfig = async (
       ...config,
       id: uuidv7(core),
       name,
+      kind: "svc-collector",
       createdAt: new Date(core.clock.now()),
       createdBy: by.caller.userId,
     };

@@ -216,6 +216,7 @@ const validateRequest = async (
     hostname: body.hostname ?? null,
     platform: body.platform,
     collectorVersion: body.collector_version,
+    agent: body.agent,
     remoteAddress: origin.remoteAddress,
   };
 };

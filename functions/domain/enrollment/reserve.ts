@@ -41,6 +41,7 @@ import {
 } from "#functions/store/enrollment/policies.ts";
 import { hourMs, minuteMs } from "#kit/clock.ts";
 import { type Entropy, uuidv7 } from "#kit/entropy.ts";
+import type { AgentKind } from "#proto/values.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused, workloadDetail } from "./refuse.ts";
 import {
@@ -68,6 +69,7 @@ export interface EnrollmentRequest {
   hostname: string | null;
   platform: string;
   collectorVersion: string;
+  agent: AgentKind;
   remoteAddress: string;
 }
 
@@ -215,7 +217,7 @@ const decide = (
     heldByToken,
   });
   const isInUse = identity !== undefined && facts.identitiesInUse.has(identity.id);
-  checkReenrollment({ policy, known: identity, isInUse, attestation: token.attestation });
+  checkReenrollment(token, request, { policy, known: identity, isInUse });
   const heldFirsts = facts.firstsByPolicy.get(policy.id) ?? 0;
   const lastHour = facts.lastHourByPolicy.get(policy.id) ?? 0;
   enforce(firstEnrollmentRules, { policy, known: identity, heldFirsts, lastHour });
@@ -254,8 +256,11 @@ export const checkTokenUse = <Policy extends Pick<PolicyRow, "frozenAt" | "allow
 };
 
 /** Throws `EnrollmentRefusal` unless an identity, if it is known, may enroll again. Checked at the reservation and again at the record. */
-export const checkReenrollment = (facts: ReenrollmentFacts): void =>
-  enforce(reenrollmentRules, facts);
+const checkReenrollment = (
+  { attestation }: TokenTerms,
+  { agent }: EnrollmentRequest,
+  facts: Omit<ReenrollmentFacts, "attestation" | "agent">,
+): void => enforce(reenrollmentRules, { ...facts, attestation, agent });
 
 /** A certificate that was signed for a reservation. */
 export interface Issue {
@@ -319,7 +324,7 @@ export const readForRecords = async (
       const known = identities.get(request.identity);
       // After this reservation expired, another policy may have enrolled the identity under its own lock.
       const isInUse = known !== undefined && identitiesInUse.has(known.id);
-      checkReenrollment({ policy, known, isInUse, attestation: token.attestation });
+      checkReenrollment(token, request, { policy, known, isInUse });
       if (fingerprints.has(issued.fingerprintSha256)) {
         throw new EnrollmentRefusal("signer_failed", { cause: issuedBefore() });
       }
@@ -351,6 +356,7 @@ const planOf = (
     id: uuidv7(idNeeds),
     identity: request.identity,
     deviceId: request.deviceId,
+    agent: request.agent,
     enrolledAt: new Date(now),
     revokedAt: null,
     lastAuthFailureAt: null,

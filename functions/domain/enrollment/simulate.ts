@@ -126,6 +126,7 @@ export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: Simulat
         known,
         isInUse: known !== undefined && inUse.has(known.id),
         attestation: attested?.attestation ?? null,
+        agent: null,
         heldFirsts: held.reduce((sum, { first }) => sum + first, 0),
         lastHour,
       };
@@ -209,6 +210,7 @@ const notApplicable = (rule: string) => {
   if (rule.startsWith("workload_")) return "no service account token was given";
   if (rule === "same_node")
     return "the identity has never enrolled, or no service account token was given";
+  if (rule === "same_agent") return "a simulation names no agent";
   if (rule.startsWith("token_")) return "no token was given";
   return rule.startsWith("max_")
     ? "the identity has enrolled before"

@@ -46,6 +46,7 @@ const ask = async (policyId: string, deviceId: string) => {
     spki,
     spkiSha256,
     csrPem: "",
+    agent: "svc-collector" as const,
     remoteAddress: "::1",
   };
   return { request, policyId, tokenId: token?.id ?? "" };

@@ -8,6 +8,7 @@ import type { IdentityRow } from "#functions/store/certificate/identities.ts";
 import type { PolicyRow, TokenTerms } from "#functions/store/enrollment/policies.ts";
 import { addressAllowed } from "#kit/address.ts";
 import { composeIdentity } from "#proto/identity.ts";
+import type { AgentKind } from "#proto/values.ts";
 import { tokenState } from "./bootstrap-token.ts";
 import { EnrollmentRefusal } from "./refuse.ts";
 
@@ -49,6 +50,8 @@ export interface ReenrollmentFacts {
   isInUse: boolean;
   /** Of a service account token; null for a bootstrap token. */
   attestation: Attestation | null;
+  /** Null in a simulation, which names none. */
+  agent: AgentKind | null;
 }
 
 /** The facts of `deviceRules`. */
@@ -213,6 +216,18 @@ export const reenrollmentRules = rulesOf<ReenrollmentFacts>({
       `the identity was revoked at ${known.revokedAt.toISOString()}, which is final`,
       "identity_revoked",
       { detail: "The identity was revoked, which is final: use a new device id" },
+    );
+  },
+  same_agent: ({ known, agent }) => {
+    if (known === undefined || agent === null) return null;
+    if (known.agent === agent) return passed(`the identity belongs to an agent of kind ${agent}`);
+    return refused(
+      `the identity belongs to an agent of kind ${known.agent}, and not ${agent}`,
+      "identity_exists",
+      {
+        reason: "identity_of_another_agent",
+        detail: `The identity belongs to an agent of kind ${known.agent}: use another device id`,
+      },
     );
   },
   same_node: ({ known, isInUse, attestation }) => {

@@ -116,13 +116,13 @@ const explanations: Record<FleetCondition, Explain> = {
     since: row.config_invalid_since ?? lastReport(row),
     evidence: row.config_error ?? "the collector reports an invalid config",
   }),
-  unsupported_version: (row, { versionMin }) => ({
-    since: row.version_since ?? lastReport(row),
-    evidence:
-      versionMin === null
-        ? "the version is not SemVer"
-        : `the version is not SemVer ${versionMin} or later`,
-  }),
+  unsupported_version: (row, { versionMin, otelcolVersionMin = null }) => {
+    const minimum = row.agent === "otelcol" ? otelcolVersionMin : versionMin;
+    return {
+      since: row.version_since ?? lastReport(row),
+      evidence: `the version is not SemVer${minimum === null ? "" : ` ${minimum} or later`}`,
+    };
+  },
   queue_at_risk: (row) => ({
     since: row.queue_at_risk_since ?? lastReport(row),
     evidence: row.reported_conditions || queueEvidence(row),

@@ -35,9 +35,9 @@ export type FacetCounts = Awaited<ReturnType<ReturnType<typeof createFacetCounts
 /** Returns the most frequent values, by count and then by name, and the number of hosts with other values. */
 const mostFrequent = (counts: FleetCounts["versions"]) => {
   const sorted = [...counts]
-    .map(([value, { all }]) => [value, all] as const)
-    .sort(([a, countA], [b, countB]) => countB - countA || (a < b ? -1 : 1));
-  const other = sorted.slice(facetValuesMax).reduce((sum, [, count]) => sum + count, 0);
+    .map(([value, counted]) => ({ value, ...counted }))
+    .sort((a, b) => b.all - a.all || (a.value < b.value ? -1 : 1));
+  const other = sorted.slice(facetValuesMax).reduce((sum, { all }) => sum + all, 0);
   return { named: sorted.slice(0, facetValuesMax), other };
 };
 

@@ -45,7 +45,18 @@ export const withNames = (
   ...rules,
   versions,
   platforms,
-  unsupportedVersions: versions.filter(
-    (version) => !isSupported(version, rules.thresholds.versionMin),
-  ),
+  unsupportedVersions: unsupportedOf(versions, rules.thresholds),
 });
+
+/** An agent that speaks OpAMP numbers its versions as it likes, unless there is a minimum. */
+const unsupportedOf = (
+  versions: readonly string[],
+  { versionMin, otelcolVersionMin = null }: FleetThresholds,
+): FleetRules["unsupportedVersions"] => {
+  const below = (minimum: string | null) =>
+    versions.filter((version) => !isSupported(version, minimum));
+  return {
+    "svc-collector": below(versionMin),
+    otelcol: otelcolVersionMin === null ? [] : below(otelcolVersionMin),
+  };
+};

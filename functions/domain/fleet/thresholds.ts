@@ -11,7 +11,8 @@ const forwardingSecondsMin = 5 * 60;
 
 /** Returns the thresholds of a configuration. */
 export const fleetThresholds = (
-  config: Pick<CoreConfig, "heartbeatIntervalSeconds" | "collectorVersionMin">,
+  config: Pick<CoreConfig, "heartbeatIntervalSeconds"> &
+    Partial<Pick<CoreConfig, "collectorVersionMin" | "otelcolVersionMin">>,
 ): FleetThresholds => ({
   heartbeatIntervalSeconds: config.heartbeatIntervalSeconds,
   staleAfterSeconds: missedHeartbeatsMax * config.heartbeatIntervalSeconds,
@@ -22,5 +23,6 @@ export const fleetThresholds = (
   enrollingSeconds: 15 * 60,
   returnSeconds: Math.ceil(jitterMax * config.heartbeatIntervalSeconds) + requestSecondsMax,
   certExpiringFraction: 0.25,
-  versionMin: config.collectorVersionMin,
+  versionMin: config.collectorVersionMin ?? null,
+  otelcolVersionMin: config.otelcolVersionMin ?? null,
 });

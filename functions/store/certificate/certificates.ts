@@ -4,6 +4,7 @@ import {
   collectorIdentity,
   type StoredCertificateStatus,
 } from "#drizzle/schema/enrollment.ts";
+import type { AgentKind } from "#proto/values.ts";
 import type { Executor } from "../database/database.ts";
 import {
   anyOf,
@@ -297,6 +298,7 @@ export interface CertificateState {
   certificateId: string;
   identityId: string;
   status: StoredCertificateStatus;
+  agent: AgentKind;
   identityRevoked: boolean;
   /** The certificate has been used before. */
   used: boolean;
@@ -313,6 +315,7 @@ export const findCertificateStates = async (
       certificateId: certificate.id,
       identityId: certificate.identityId,
       status: certificate.status,
+      agent: collectorIdentity.agent,
       revokedAt: collectorIdentity.revokedAt,
       firstUsedAt: certificate.firstUsedAt,
     })
@@ -325,12 +328,10 @@ export const findCertificateStates = async (
       ),
     );
   return new Map(
-    rows.map(({ fingerprint, certificateId, identityId, status, revokedAt, firstUsedAt }) => [
+    rows.map(({ fingerprint, revokedAt, firstUsedAt, ...state }) => [
       new Uint8Array(fingerprint).toHex(),
       {
-        certificateId,
-        identityId,
-        status,
+        ...state,
         identityRevoked: revokedAt !== null,
         used: firstUsedAt !== null,
       },

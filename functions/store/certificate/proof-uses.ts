@@ -23,6 +23,7 @@ export type AdmissionOutcome =
   | "certificate_revoked"
   | "certificate_expired"
   | "certificate_replaced"
+  | "agent_not_allowed"
   | "stale_request"
   | "rate_limited";
 
@@ -56,6 +57,9 @@ export const minuteCountMax = 6;
 /** Returns the spacing of requests that core expects for an interval. */
 export const spacingSecondsOf = (intervalSeconds = Number.POSITIVE_INFINITY): number =>
   Math.min(60 / minuteCountMax, intervalSeconds / 2);
+
+/** Hosts whose agent is no svc-collector prove their key for these alone. */
+const ofAnyAgent: readonly ProofPurpose[] = ["renew", "ca_bundle"];
 
 /** The times by which a statement decides on proofs. */
 interface ProofTimes {
@@ -94,6 +98,7 @@ export const decideProofs = (
         when c.status = 'revoked' then 'certificate_revoked'
         when input.expired then 'certificate_expired'
         when c.status = 'replaced' then 'certificate_replaced'
+        ${ofAnyAgent.includes(purpose) ? sql`` : sql`when i.agent <> 'svc-collector' then 'agent_not_allowed'`}
         when u.last_sent_at >= input.sent_at and (u.last_sent_at <= ${plausibleUntil}
           or exists (select from unnest(u.recent_at) accepted_at where accepted_at <= ${at} and accepted_at >= input.sent_at))
           then 'stale_request'
@@ -107,7 +112,7 @@ export const decideProofs = (
       select id, identity_id, status, first_used_at, renew_after, not_after, issued_at from certificate
       where fingerprint_sha256 = decode(input.fingerprint, 'hex') limit 1
     ) c on true
-    left join lateral (select revoked_at, reported_labels, enrolled_at from collector_identity where id = c.identity_id limit 1) i on true
+    left join lateral (select revoked_at, agent, reported_labels, enrolled_at from collector_identity where id = c.identity_id limit 1) i on true
     left join lateral (
       select last_sent_at, recent_at from proof_use where certificate_id = c.id and purpose = ${purpose} limit 1
     ) u on true

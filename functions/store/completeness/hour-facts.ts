@@ -8,6 +8,7 @@ import {
 } from "#proto/completeness/hour-accounts.ts";
 import { abruptEndings, anyQueue, type QueueFacts } from "#proto/completeness/hour-state.ts";
 import { withLosses } from "#proto/completeness/lost-ranges.ts";
+import { agentKinds, agentPromises } from "#proto/values.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
 import {
@@ -28,11 +29,13 @@ export interface HostHour {
   hourStartMs: number;
 }
 
+const provenAgents = agentKinds.filter((kind) => agentPromises[kind].completeness === "proven");
+
 const milliseconds = (column: string) =>
   sql.raw(`case when isfinite(${column}) then (extract(epoch from ${column}) * 1000)::bigint end`);
 const timeOf = (ms: number) => new Date(ms).toISOString();
 
-/** Lists the names of enrolled hosts after `after` in the order of their bytes. */
+/** Lists the names of enrolled hosts whose completeness core proves, after `after` in the order of their bytes. */
 export const listHosts = (
   db: Executor,
   { after, limit }: { after: string; limit: number },
@@ -40,7 +43,7 @@ export const listHosts = (
   readScalars(
     db,
     String,
-    sql`select identity from fleet_status where identity > ${after} order by identity limit ${limit}`,
+    sql`select identity from fleet_status where identity > ${after} and agent = any(${texts(provenAgents)}) order by identity limit ${limit}`,
   );
 
 /** Lists hosts that have sent since `sinceMs` without being enrolled, in the order of their bytes. */

@@ -19,6 +19,7 @@ import {
   forwardings,
   troubles,
 } from "#proto/fleet-health/vocabulary.ts";
+import { type AgentKind, agentKinds, agentPromises } from "#proto/values.ts";
 import {
   always,
   and,
@@ -52,8 +53,10 @@ export interface FleetThresholds {
   returnSeconds: number;
   /** A certificate with less than this fraction of its lifetime left, and no successor, is expiring. */
   certExpiringFraction: number;
-  /** Oldest supported SemVer version; null supports any. */
+  /** Oldest supported SemVer version of svc-collector; null supports any. */
   versionMin: string | null;
+  /** Of agents that speak OpAMP; null supports any version, also one that is not SemVer. Absent from thresholds of an earlier core. */
+  otelcolVersionMin?: string | null;
 }
 
 /** The timestamp and the thresholds that decide on the states, and the versions and platforms of the fleet. */
@@ -65,8 +68,8 @@ export interface FleetRules {
   /** Every version and platform of the fleet: few, so that conditions on them are evaluated once instead of for each row. */
   versions: readonly string[];
   platforms: readonly string[];
-  /** Those of `versions` that are not SemVer or are below the minimum. */
-  unsupportedVersions: readonly string[];
+  /** Those of `versions` that are unsupported for each kind of agent. */
+  unsupportedVersions: Readonly<Record<AgentKind, readonly string[]>>;
   /** The hosts as they were at `now`, a past time, with the columns of `fleet`; absent for the present. */
   past?: SQL;
 }
@@ -106,6 +109,12 @@ export const envelopeSecond = (ms: number): Expression => time(ms - (ms % 1000))
 const forwardsFrom = ({ now, thresholds, outages }: FleetRules): Expression =>
   envelopeSecond(countedBefore(now, thresholds.forwardingSeconds, outages).getTime());
 
+/** An agent without a queue of ours never forwards to core, and is not asked to. */
+const forwards = oneOf(
+  "agent",
+  agentKinds.filter((kind) => agentPromises[kind].hasQueue),
+);
+
 const forwardingKinds: Record<Forwarding, (rules: FleetRules) => Expression> = {
   forwarding: (rules) => compare("last_envelope_at", ">=", forwardsFrom(rules)),
   stopped: (rules) =>
@@ -114,7 +123,7 @@ const forwardingKinds: Record<Forwarding, (rules: FleetRules) => Expression> = {
       compare("last_envelope_at", ">", never),
       or(compare("queue_bytes", ">", 0), heartbeatRecent(rules)),
     ),
-  never: () => and(compare("last_envelope_at", "=", never), hasHeartbeat),
+  never: () => and(compare("last_envelope_at", "=", never), hasHeartbeat, forwards),
 };
 
 /** Returns the predicate of a kind of `forwardings`: at most one is true of a row, and none of a revoked host. */
@@ -145,7 +154,12 @@ const conditions: Record<FleetCondition, (rules: FleetRules) => Expression> = {
     ),
   cert_expiring: ({ now }) => compare("expiring_from", "<=", timestampAt(now)),
   config_invalid: () => column("config_invalid"),
-  unsupported_version: ({ unsupportedVersions }) => oneOf("version", unsupportedVersions),
+  unsupported_version: ({ unsupportedVersions }) =>
+    or(
+      ...agentKinds.map((kind) =>
+        and(compare("agent", "=", kind), oneOf("version", unsupportedVersions[kind])),
+      ),
+    ),
   queue_at_risk: () => column("queue_at_risk"),
 };
 

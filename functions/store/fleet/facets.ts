@@ -4,7 +4,7 @@ import { expiryDays, heartbeatAgeBounds } from "#proto/fleet-health/facets.ts";
 import { exportFilters, type FleetFilter } from "#proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { bucket, choose, column, constant } from "./columns/expression.ts";
-import { type FleetRules, hasHeartbeat } from "./conditions.ts";
+import { conditionPredicate, type FleetRules, hasHeartbeat } from "./conditions.ts";
 import { countLabels, type LabelCounts } from "./labels.ts";
 import { fleetPredicate } from "./predicate.ts";
 import { type CountsByValue, selectHosts, type ViewedFleet } from "./select-hosts.ts";
@@ -13,8 +13,8 @@ import { type CountsByValue, selectHosts, type ViewedFleet } from "./select-host
 export interface FleetCounts {
   total: number;
   exports: Readonly<Record<ExportKind, number>>;
-  versions: CountsByValue<never>;
-  platforms: CountsByValue<never>;
+  versions: CountsByValue<"unsupported">;
+  platforms: CountsByValue<"unsupported">;
   labels: LabelCounts;
   drift: readonly { drift: Drift; count: number }[];
   heartbeatNever: number;
@@ -31,11 +31,13 @@ export const countFleet = async (view: ViewedFleet, filter: FleetFilter): Promis
   const exports = mapValues(exportFilters, (exported) => fleetPredicate(exported, rules));
   // Apart: exports are not counted by each value of each dimension.
   const [{ by }, { totals }, labels] = await Promise.all([
-    hosts.count(dimensionsOf(rules), {}),
+    hosts.count(dimensionsOf(rules), {
+      unsupported: conditionPredicate("unsupported_version", rules),
+    }),
     hosts.count({}, exports),
     countLabels(db, hosts),
   ]);
-  const count = (counts: CountsByValue<never>, value: string | number) =>
+  const count = (counts: CountsByValue<"unsupported">, value: string | number) =>
     counts.get(String(value))?.all ?? 0;
   const { all: total, ...byExport } = totals;
   return {

@@ -1,6 +1,6 @@
 /** Stores reports of hosts, and derives facts from them. */
 import { type SQL, sql } from "drizzle-orm";
-import { describeCondition, type HeartbeatRequest } from "#proto/management/heartbeat.ts";
+import { describeCondition, type HostReport } from "#proto/management/heartbeat.ts";
 import {
   type NumberColumn,
   type ReportedNumber,
@@ -11,7 +11,7 @@ import type { FleetThresholds } from "./conditions.ts";
 /** A column of `collector_health` that a report fills. */
 interface ReportedColumn {
   type: "bigint" | "boolean" | "text" | "text[]" | "timestamptz";
-  from(request: HeartbeatRequest): string | number | boolean | readonly string[] | null;
+  from(request: HostReport): string | number | boolean | readonly string[] | null;
   /** It changes with each heartbeat of a working host; a change of it alone does not store the report. */
   isFigure?: boolean;
 }
@@ -20,6 +20,7 @@ interface ReportedColumn {
 const otherColumns = {
   boot_id: { type: "text", from: ({ boot_id }) => boot_id },
   collector_version: { type: "text", from: ({ collector }) => collector.version },
+  agent_name: { type: "text", from: ({ agent_name }) => agent_name ?? null },
   collector_commit: { type: "text", from: ({ collector }) => collector.commit },
   hostname: { type: "text", from: ({ collector }) => collector.hostname },
   platform: { type: "text", from: ({ collector }) => collector.platform },
@@ -74,7 +75,7 @@ export type HealthReport = Record<NumberColumn, number | null> & {
 const numbersOf = <Name extends string>(
   numbers: Readonly<Record<Name, ReportedNumber>>,
   groupOf: (
-    request: HeartbeatRequest,
+    request: HostReport,
   ) => Readonly<Record<NoInfer<Name>, number | null | undefined>> | undefined,
 ) =>
   (Object.entries(numbers) as [Name, ReportedNumber][]).map(
@@ -95,7 +96,7 @@ const columns = [
 ] as [ReportedName, ReportedColumn][];
 
 /** Returns the columns that a heartbeat fills. */
-export const healthReportOf = (request: HeartbeatRequest): HealthReport =>
+export const healthReportOf = (request: HostReport): HealthReport =>
   Object.fromEntries(columns.map(([name, { from }]) => [name, from(request)])) as HealthReport;
 
 /** The reported columns with their types, for a recordset. */

@@ -21,6 +21,7 @@ const report: HealthReport = {
   boot_id: "boot",
   collector_version: "2.0.0",
   collector_commit: "c0ffee",
+  agent_name: null,
   hostname: "host",
   platform: "linux/amd64",
   started_at: "2026-01-01T00:00:00.000Z",

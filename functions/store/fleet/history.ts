@@ -68,7 +68,7 @@ export const hostsAt = (at: Date): SQL => {
       ${ofProcess}, null::int as starts,
       -1::bigint as lost_records, ${never} as last_auth_failure_at,
       fleet_hash_key(f.desired_config) as desired_config_key, fleet_hash_key(f.running_config) as running_config_key,
-      fleet_hash_key(f.last_known_good_config) as last_known_good_config_key, n.device_id, n.hostname, n.search, s.policy_id, c.core, c.subnet,
+      fleet_hash_key(f.last_known_good_config) as last_known_good_config_key, n.device_id, n.hostname, n.search, s.policy_id, s.agent, c.core, c.subnet,
       ${factsOfHost}
     from fleet_status s
     -- One lookup by key for each host and table, whatever the tables hold.

@@ -14,8 +14,10 @@ import {
 import {
   everyNumber,
   type NumberColumn,
+  reportedNumbers,
   sortedFigures,
 } from "#proto/management/reported-numbers.ts";
+import { type AgentKind, agentPromises } from "#proto/values.ts";
 import type { Executor } from "../database/database.ts";
 import {
   asIs,
@@ -81,6 +83,7 @@ export type FleetRow = Record<string, unknown> &
     | NumberColumn,
     string | null
   > & {
+    agent: AgentKind;
     certificate_status: "active" | "replaced" | "revoked";
     dropped_since_previous: boolean | null;
   };
@@ -238,7 +241,13 @@ const rowOf = (row: SelectedRow): FleetRow =>
   Object.assign(row, {
     state: stateAtIndex(row.state_index),
     forwarding: forwardings[row.forwarding_index] ?? null,
+    ...(agentPromises[row.agent].hasQueue ? {} : noQueue),
   });
+
+/** An agent without a queue reports nothing of one. */
+const noQueue = Object.fromEntries(
+  Object.values(reportedNumbers.queue).map(({ column }) => [column, null]),
+);
 
 /** `chosen` selects ids from the narrow table, so that a sort of the whole fleet uses little memory. */
 const statementOfRows = (rules: FleetRules, chosen: SQL, where = always): SQL => {
@@ -257,7 +266,7 @@ const statementOfRows = (rules: FleetRules, chosen: SQL, where = always): SQL =>
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
     from (select identity_id as selected_id, row_number() over () as rank from (${chosen}) sorted) selected
     cross join lateral (
-      select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
+      select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version, agent,
         label_set_id, enrolled_at, drift, desired_config, revoked_from, expired_from, expiring_from, last_ack_seconds,
         ${figures}, starts as restarts, nullif(core, '') as core, nullif(subnet, '') as subnet,
         nullif(last_heartbeat_at, ${never}) as last_heartbeat_at, ${isPast ? pastFacts : sql``}

@@ -106,6 +106,7 @@ const alternatives: Alternatives = {
       "version",
       wanted.flatMap((pattern) => versionsLike(pattern, versions)),
     ),
+  agent: (kinds) => oneOf("agent", kinds),
   versionRange: each((range, { versions }) => oneOf("version", versionsInRange(range, versions))),
   config: (prefixes) =>
     prefixes.flatMap((prefix) => hashColumns.map((name) => hashBegins(name, prefix))),

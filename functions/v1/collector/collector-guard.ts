@@ -33,6 +33,7 @@ export const managementProblems = [
   "certificate_unknown",
   "certificate_revoked",
   "certificate_replaced",
+  "agent_not_allowed",
   "certificate_expired",
   { code: "identity_revoked", kind: "unauthenticated" },
   "clock_skew",

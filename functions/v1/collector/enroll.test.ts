@@ -3,12 +3,15 @@ import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { isWellFormedToken } from "#functions/domain/enrollment/bootstrap-token.ts";
 import { decodePem, encodePem } from "#proto/pem.ts";
+import { type AgentKind, agentKinds } from "#proto/values.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import {
+  collectorOf,
   createTestToken,
   enrollmentOf,
   identityPrefix,
   postEnrollment,
+  sendHeartbeat,
 } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { tablesWith } from "#tests/support/stored-text.ts";
@@ -193,6 +196,24 @@ describe("POST /v1/collector/enroll", () => {
       { id: first.certificateId, status: "replaced" },
     ]);
   });
+});
+
+it("keeps the kind of agent that an identity enrolled as: another kind neither enrolls nor reports with it", async () => {
+  const { token } = await createTestToken(test, { reenrollment: "replace" });
+  const enrollAs = async (id: string, agent: AgentKind) => {
+    const key = await createTestKey();
+    const { status, body } = await enroll(token, await enrollmentOf(id, { key, agent }));
+    return { code: body.code ?? status, host: collectorOf(key, body) };
+  };
+  const kindOf = { [device()]: "svc-collector", [device()]: "otelcol" } as const;
+  for (const [id, kind] of Object.entries(kindOf)) {
+    const { host } = await enrollAs(id, kind);
+    await clock.advance(1000);
+    const refused = kind === "otelcol" ? "agent_not_allowed" : undefined;
+    expect((await sendHeartbeat(test, host)).body.code).toBe(refused);
+    for (const agent of agentKinds)
+      expect((await enrollAs(id, agent)).code).toBe(agent === kind ? 201 : "identity_exists");
+  }
 });
 
 it("E10: answers a broken, weak or huge request with 4xx and keeps serving", {

@@ -84,6 +84,7 @@ export const enrollmentOf = (deviceId: string, csrPem: string): EnrollRequest =>
   hostname: `${deviceId}.fleet.bench`,
   platform: "linux/amd64",
   collector_version: "1.0.0",
+  agent: "svc-collector",
 });
 
 /** Enrolls `count` hosts at a core that runs, as collectors do, and analyzes its tables. */

@@ -77,6 +77,7 @@ export const enrollHosts = async (
       hostname: host.hostname,
       platform: host.platform,
       collectorVersion: host.version,
+      agent: "svc-collector" as const,
       enrolledAt: new Date(core.clock.now()),
       revokedAt: null,
       lastAuthFailureAt: null,

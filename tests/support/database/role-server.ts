@@ -8,7 +8,7 @@ import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 /** A connection to a database of the server, with its URL. */
 export type RoleConnection = ConnectedDatabase & { url: string };
 
-const thresholds = fleetThresholds({ heartbeatIntervalSeconds: 60, collectorVersionMin: null });
+const thresholds = fleetThresholds({ heartbeatIntervalSeconds: 60 });
 
 /** The rules of a fleet without hosts. */
 export const emptyFleetRules = () => ({
@@ -16,7 +16,7 @@ export const emptyFleetRules = () => ({
   thresholds,
   versions: [],
   platforms: [],
-  unsupportedVersions: [],
+  unsupportedVersions: { "svc-collector": [], otelcol: [] },
   outages: [],
 });
 

@@ -14,7 +14,15 @@ export interface PackedLayout {
 }
 
 /** The columns with few different texts. */
-export const nameColumns = ["version", "platform", "drift", "core", "subnet", "policy_id"] as const;
+export const nameColumns = [
+  "version",
+  "platform",
+  "drift",
+  "core",
+  "subnet",
+  "policy_id",
+  "agent",
+] as const;
 
 /** One of them. */
 export type NameColumn = (typeof nameColumns)[number];

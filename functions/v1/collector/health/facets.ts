@@ -32,20 +32,20 @@ export const facetReports = (core: ReadCore) => {
 };
 
 const facetsView = (rules: FleetRules, counts: FacetCounts): FleetFacets => {
-  const { now, thresholds, unsupportedVersions } = rules;
+  const { now, thresholds } = rules;
   const { versions, platforms } = counts;
   return {
     generated_at: now.toISOString(),
     ...pastMarkOf(rules),
     thresholds: thresholdsView(thresholds),
     total: counts.total,
-    versions: versions.named.map(([version, count]) => ({
-      version,
-      count,
-      supported: !unsupportedVersions.includes(version),
+    versions: versions.named.map(({ value, all, unsupported }) => ({
+      version: value,
+      count: all,
+      supported: unsupported === 0,
     })),
     versions_other: versions.other,
-    platforms: platforms.named.map(([platform, count]) => ({ platform, count })),
+    platforms: platforms.named.map(({ value, all }) => ({ platform: value, count: all })),
     platforms_other: platforms.other,
     labels: counts.labels.keys.map(({ key, count, values }) => ({
       key,

@@ -30,7 +30,9 @@ const olderCursor =
 
 /** A core of its own, with hosts that are easily brought into each state. */
 const fleet = async () => {
-  const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
+  const test = await createTestCore({
+    env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0", SVC_OTELCOL_MIN_VERSION: "0.140.0" },
+  });
   const { enroll } = await createTestToken(test);
   return {
     ...test,
@@ -103,6 +105,30 @@ describe("the states of the health report", () => {
     await test.clock.advance(60_000);
     expect(await stateAfter(failed)).toBe("renewal_failed");
     expect(await stateAfter({ renewal: { ...renewal, status: "retrying" } })).toBe("healthy");
+  });
+
+  it("applies to an agent that speaks OpAMP its own minimum version, and neither queue nor forwarding", async () => {
+    const { test, rowOf, beat } = await startFleet();
+    await beat();
+    const agent = { agent: "svc-collector", agent_name: null, forwarding: "never" };
+    expect(await rowOf()).toMatchObject({ ...agent, queue: { bytes: 4096 } });
+    // As its report by OpAMP leaves them.
+    await test.db.execute(sql`update fleet_status set agent = 'otelcol', version = '0.149.0'`);
+    await test.db.execute(sql`update collector_health set agent_name = 'otelcol-contrib'`);
+    const row = await rowOf();
+    expect(row).toMatchObject({
+      agent: "otelcol",
+      agent_name: "otelcol-contrib",
+      forwarding: null,
+      state: "healthy",
+    });
+    expect(new Set(Object.values(row?.queue ?? {}))).toEqual(new Set([null]));
+    await test.db.execute(sql`update fleet_status set version = '0.139.0'`);
+    const evidence = "the version is not SemVer 0.140.0 or later";
+    expect((await rowOf())?.conditions).toMatchObject([{ state: "unsupported_version", evidence }]);
+    const found = async (query: string) => (await test.report(query)).items.length;
+    expect(await found("?agent=otelcol")).toBe(1);
+    expect(await found("?not_agent=otelcol")).toBe(0);
   });
 
   it("W3: shows why a queue cannot be written, since when and where, although it is nearly empty", async () => {

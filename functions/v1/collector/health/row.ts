@@ -62,4 +62,8 @@ const thresholdsOf = viewOf(FleetThresholdsView);
 
 /** Returns the view of thresholds. */
 export const thresholdsView = (thresholds: FleetThresholds): FleetThresholdsView =>
-  thresholdsOf({ ...thresholds, minVersion: thresholds.versionMin });
+  thresholdsOf({
+    ...thresholds,
+    minVersion: thresholds.versionMin,
+    otelcolMinVersion: thresholds.otelcolVersionMin ?? null,
+  });

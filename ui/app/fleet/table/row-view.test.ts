@@ -14,6 +14,8 @@ const healthy: FleetHealthRow = {
   hostname: "edge-1.example.test",
   platform: "linux/amd64",
   version: "1.4.0",
+  agent: "svc-collector",
+  agent_name: null,
   labels: {},
   state: "healthy",
   conditions: [],
