@@ -7,7 +7,7 @@ import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { createMemoryStore, type MemoryStore } from "#tests/fakes/object-store.ts";
 import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
-import { findStored, testRun } from "#tests/support/stored-envelopes.ts";
+import { compressRun, findStored, testRun } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { commitBatch, type ObjectWriter, openCommitClient } from "../store/ingest/commit-batch.ts";
@@ -106,7 +106,7 @@ it("a database that was restored to before its objects has all of their telemetr
   const rejected = { unstored: { rejected: [3n], discarded: [] }, lastSequence: 3n };
   const plain = frame(5, 5);
   // Another block of its object than the frame before.
-  const compressed = { ...plain.run, compressed: zstdCodec.compress(plain.run.bytes) };
+  const compressed = compressRun(plain.run);
   await commit(
     [frame(1, 2, rejected), frame(1, 1, { hostId: "i" })],
     [frame(4, 4), frame(5, 5, { run: compressed })],

@@ -70,7 +70,7 @@ export interface AdopterNeeds
   db: Database;
   /** Opens a connection that commits. */
   connect(): Promise<Client>;
-  codec: Pick<BlockCodec, "compress" | "decompress" | "digest">;
+  codec: BlockCodec;
   observe: LossObserver;
   log: Record<"warn" | "error", (fields: object, message: string) => void>;
 }
@@ -382,7 +382,7 @@ const framesOf = async (
     for (const block of queue.blocks) {
       const isCut = block.firstSequence <= cursor && block.lastSequence > cursor;
       const run = isCut
-        ? await cutRun(needs, object, { block, cursor })
+        ? await readAbove(needs, object, { block, cursor })
         : placedRun(block, referenceOf(object, block));
       add(block.lastSequence, block.receivedAtMs, run);
     }
@@ -430,7 +430,7 @@ const placedRun = (block: ObjectBlock, reference: Uint8Array): EnvelopeRun => ({
 });
 
 /** Reads a block, and returns its envelopes above the cursor. Throws `ObjectMissing` and `ObjectChanged`. */
-const cutRun = async (
+const readAbove = async (
   { store, codec }: AdopterNeeds,
   { name }: NamedObject,
   { block, cursor }: { block: ObjectBlock; cursor: bigint },
@@ -440,7 +440,7 @@ const cutRun = async (
   const isZstd = encoding === BlockEncoding.ZSTD;
   const bytes = isZstd ? codec.decompress(data, rawBytes, true) : data;
   if (bytes === null || !isOfDigest(data, digest, codec)) throw new ObjectChanged(name);
-  return runAbove({ ...figuresOf(block), bytes }, cursor);
+  return runAbove({ bytes }, cursor);
 };
 
 /** Moves cursors over what no object has, and records it as lost; returns whether it moved any. */

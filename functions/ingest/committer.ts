@@ -33,6 +33,7 @@ import {
   commitDeadlineMs,
 } from "../store/ingest/commit-batch.ts";
 import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-batch.ts";
+import { rawBytesOf } from "../store/ingest/envelope-run.ts";
 import {
   type Batch,
   type BatchPace,
@@ -110,8 +111,8 @@ const rowPace: Pace = {
 /** A store may need seconds for an object, and repeats a request that failed. */
 const objectPace: Pace = {
   waitMs: 200,
-  parallelBytesMin: 16 * 1024 * 1024,
-  bytesMax: 24 * 1024 * 1024,
+  parallelBytesMin: 8 * 1024 * 1024,
+  bytesMax: 16 * 1024 * 1024,
   connections: 4,
   slowAfterMs: 1_000,
   stuckAfterMs: 5_000,
@@ -127,6 +128,7 @@ const batchBytesMin = 256 * 1024;
 export const createCommitter = (options: CommitterOptions) => {
   const { connect, clock } = options;
   const pace = paceOf(options);
+  const weigh = weightOf(options);
   const { timeoutMs, bytesMax } = pace;
   const check = options.objects && (() => writeProbe(options));
   const pool = createCopyConnections({ connect, clock, timeoutMs, check });
@@ -260,7 +262,13 @@ export const createCommitter = (options: CommitterOptions) => {
     commit: (frame: FrameToCommit, bytes: number): Promise<FrameOutcome> =>
       new Promise((resolve, reject) => {
         if (state.name === "closing") return reject(new Error("the committer is closed"));
-        waiting.add({ frame, bytes, since: clock.monotonic(), resolve, reject });
+        waiting.add({
+          frame,
+          bytes: weigh(frame, bytes),
+          since: clock.monotonic(),
+          resolve,
+          reject,
+        });
         pump();
       }),
     /** Reports whether the last batch committed, or none ran yet, and no frame has waited longer than `stalledAfterMs`. */
@@ -286,6 +294,12 @@ export const createCommitter = (options: CommitterOptions) => {
 /** Writes an object without blocks, which is deleted as every object that nothing names. */
 const writeProbe = async ({ objects, clock }: CommitterOptions): Promise<unknown> =>
   objects?.write({ queues: [], blocks: [], isSettled: true, now: clock.now() });
+
+/** Returns the bytes of an object that a frame becomes, or those that it was before compression, by which rows are paced. */
+const weightOf =
+  ({ objects }: Pick<CommitterOptions, "objects">) =>
+  ({ run }: FrameToCommit, bytes: number): number =>
+    objects ? bytes : Math.max(bytes, rawBytesOf(run));
 
 const paceOf = ({
   objects,

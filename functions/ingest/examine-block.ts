@@ -9,10 +9,12 @@ import {
 } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createWireCheck } from "#proto/limits/wire-check.ts";
 import { Problem } from "../problems.ts";
+import { emptyRun } from "../store/ingest/envelope-run.ts";
 import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
 import {
   checkClaims,
   type ExaminedFrame,
+  envelopeOverheadBytes,
   examineFrame,
   type FrameLimits,
   heldBytes,
@@ -84,13 +86,10 @@ const examineContent = (
   // Of other data, such as fields that core does not know, only what it has checked is stored.
   const isWhole = frame.run.bytes === bytes || equalBytes(frame.run.bytes, bytes);
   if (!isWhole || sent.encoding !== BlockEncoding.ZSTD) return examined;
-  const run = { ...frame.run, compressed: sent.data };
-  return {
-    ...examined,
-    frame: { ...frame, run },
-    bytes: Math.max(examined.bytes, heldBytes(0, run)),
-    release: () => codec.free(bytes),
-  };
+  codec.free(bytes);
+  const { bytes: none } = emptyRun();
+  const run = { ...frame.run, bytes: none, rawBytes: sent.rawBytes, compressed: [sent.data] };
+  return { ...examined, frame: { ...frame, run }, bytes: heldBytes(envelopeOverheadBytes, run) };
 };
 
 const decode = (

@@ -1,4 +1,5 @@
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
+import { lengthOf } from "#kit/bytes.ts";
 import type { Ack, Envelope, Frame } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { entriesMax, queueIdBytes, sequenceMax } from "#proto/limits/message-limits.ts";
 import { decodeText, eachValue, ProtobufError, readWire } from "#proto/wire.ts";
@@ -120,9 +121,9 @@ export const examineFrame = (
   return { frame, rejected, discarded, bytes: heldBytes(bytes, frame.run) };
 };
 
-/** Returns what a frame counts in memory: its decoded size, or its envelopes encoded and compressed. */
-export const heldBytes = (decodedBytes: number, { bytes, compressed }: EnvelopeRun): number =>
-  Math.max(decodedBytes, bytes.length + (compressed?.length ?? 0)) + envelopeOverheadBytes;
+/** Returns what a frame counts in memory: its decoded size, or its envelopes as core keeps them. */
+export const heldBytes = (decodedBytes: number, { bytes, compressed = [] }: EnvelopeRun): number =>
+  Math.max(decodedBytes, bytes.length + lengthOf(compressed)) + envelopeOverheadBytes;
 
 /**
  * Reports whether an OTLP `ExportTraceServiceRequest` parses, holds at least one span, and every span's name is in `names`. Reads it

@@ -5,7 +5,7 @@ import { systemEntropy } from "#kit/entropy.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createMemoryStore, type MemoryStore } from "#tests/fakes/object-store.ts";
 import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
-import { findStored, testRun } from "#tests/support/stored-envelopes.ts";
+import { compressRun, findStored, testRun } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { openCommitClient } from "../store/ingest/commit-batch.ts";
@@ -52,6 +52,8 @@ const start = async (options: Partial<CommitterOptions> = {}) => {
   return committer;
 };
 
+/** The bytes from which on an object waits for no others. */
+const objectBytes = 8 * 1024 * 1024;
 const queueId = new Uint8Array(16).fill(1);
 const frame = (hostId: string, sequence: number, payload = "p") => ({
   hostId,
@@ -143,7 +145,7 @@ it("joins the compressed frames of a queue in one block of an object", async () 
   const committer = await start();
   const compressed = (sequence: number, payload: string) => {
     const plain = frame("a", sequence, payload);
-    return { ...plain, run: { ...plain.run, compressed: zstdCodec.compress(plain.run.bytes) } };
+    return { ...plain, run: compressRun(plain.run) };
   };
   await Promise.all([
     committer.commit(compressed(1, "one"), 1),
@@ -159,7 +161,7 @@ it("joins the compressed frames of a queue in one block of an object", async () 
   ]);
 });
 
-it("writes an object 200 ms after the oldest frame, or once 16 MB wait", async () => {
+it("writes an object 200 ms after the oldest frame, or once 8 MB wait", async () => {
   const clock = createTestClock();
   const batches: number[] = [];
   const committer = await start({
@@ -174,7 +176,7 @@ it("writes an object 200 ms after the oldest frame, or once 16 MB wait", async (
   await clock.advance(1);
   await Promise.all([first, second]);
   const third = committer.commit(frame("c", 1), 1);
-  await Promise.all([third, committer.commit(frame("d", 1), 16 * 1024 * 1024)]);
+  await Promise.all([third, committer.commit(frame("d", 1), objectBytes)]);
   expect(batches).toEqual([2, 2]);
 });
 

@@ -1,4 +1,5 @@
 import { type ObjectStore, objectNameOf } from "#functions/objects/object-store.ts";
+import { lengthOf } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";
 import type { Database } from "../store/database/database.ts";
@@ -63,16 +64,18 @@ export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
       const blocks = batch.blocks.map((block, index) => ({
         ...block,
         encoding: "object" as const,
-        data: encodeReference({
-          encoding: block.encoding === "zstd" ? blockEncodings.zstd : blockEncodings.none,
-          storeId,
-          objectId: id,
-          nonce,
-          offset: offsets[index] ?? 0,
-          length: block.data.length,
-        }),
+        data: [
+          encodeReference({
+            encoding: block.encoding === "zstd" ? blockEncodings.zstd : blockEncodings.none,
+            storeId,
+            objectId: id,
+            nonce,
+            offset: offsets[index] ?? 0,
+            length: lengthOf(block.data),
+          }),
+        ],
       }));
-      return { id, nonce, blocks, bytes: parts.reduce((sum, { length }) => sum + length, 0) };
+      return { id, nonce, blocks, bytes: lengthOf(parts) };
     },
   };
 };

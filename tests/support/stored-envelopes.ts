@@ -8,7 +8,7 @@ import {
   openCommitClient,
 } from "#functions/store/ingest/commit-batch.ts";
 import type { FrameToCommit } from "#functions/store/ingest/decide-batch.ts";
-import { type EnvelopeRun, runOf } from "#functions/store/ingest/envelope-run.ts";
+import { type EnvelopeRun, emptyRun, runOf } from "#functions/store/ingest/envelope-run.ts";
 import type { ObjectReader } from "#functions/store/ingest/object-data.ts";
 import {
   BlockCorrupt,
@@ -25,6 +25,14 @@ export type EnvelopeInit = MessageInitShape<typeof EnvelopeSchema>;
 /** Encodes envelopes as ingest does. */
 export const testRun = (envelopes: readonly EnvelopeInit[]): EnvelopeRun =>
   runOf(envelopes.map((envelope) => create(EnvelopeSchema, envelope)));
+
+/** Returns a run as its sender compresses it. */
+export const compressRun = ({ bytes, ...run }: EnvelopeRun): EnvelopeRun => ({
+  ...run,
+  bytes: emptyRun().bytes,
+  rawBytes: bytes.length,
+  compressed: [zstdCodec.compress(bytes)],
+});
 
 /** An envelope that is stored: with its queue in hex, its payload as text, and the transaction that stored it. */
 export interface FoundEnvelope extends StoredEnvelope {

@@ -55,13 +55,8 @@ export const createFastPath = (
         return { case: "frame", value: { ...frame, release: () => buffers.release(data) } };
       const decoded = shared.decode(data, caller);
       // Objects of the generated code refer to the buffer as well, and nobody knows until when; a block that is stored as it came has none.
-      if (decoded.case !== "frame" || decoded.value.release === undefined) return decoded;
-      const { release } = decoded.value;
-      const releaseBoth = () => {
-        release();
-        buffers.release(data);
-      };
-      return { case: "frame", value: { ...decoded.value, release: releaseBoth } };
+      if (decoded.case !== "frame" || !decoded.value.frame.run.compressed) return decoded;
+      return { case: "frame", value: { ...decoded.value, release: () => buffers.release(data) } };
     };
     const decompress = async (data: Bytes): Promise<Bytes> => {
       const decompressed = await gzip.decompress(data, bytesMax);

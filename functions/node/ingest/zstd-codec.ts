@@ -1,4 +1,4 @@
-import { hash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
 import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
 import { freeBytes } from "#kit/free-bytes.ts";
@@ -58,5 +58,10 @@ export const zstdCodec: BlockCodec = {
     }
   },
   free: (decompressed) => free(decompressed, decompressed.length),
-  digest: (raw) => hash("sha256", raw, "buffer"),
+  digest(first = new Uint8Array(), ...others) {
+    if (others.length === 0) return hash("sha256", first, "buffer");
+    const digest = createHash("sha256").update(first);
+    for (const part of others) digest.update(part);
+    return digest.digest();
+  },
 };

@@ -2,6 +2,7 @@
  * Rows of `ingest_block` in PostgreSQL's binary COPY format (its manual, "COPY", "Binary Format"), each as one CopyData message.
  */
 
+import { lengthOf } from "#kit/bytes.ts";
 import { type EnvelopeRun, rawBytesOf } from "./envelope-run.ts";
 import { type EncodedRun, storedEncodings } from "./stored-envelope.ts";
 
@@ -58,15 +59,18 @@ export const encodeBlockRow = ({
   const kindsBytes = 20 + kinds.reduce((sum, kind) => sum + 4 + kind.length, 0);
   const fixedBytes = 5 + 2 + blockColumns.length * 4 + 5 * 8 + 3 * 4 + 2;
   const row = Buffer.allocUnsafe(
-    fixedBytes + host.length + queueId.length + kindsBytes + digest.length + data.length,
+    fixedBytes + host.length + queueId.length + kindsBytes + digest.length + lengthOf(data),
   );
   let at = 5;
   const int16 = (value: number) => (at = row.writeInt16BE(value, at));
   const int32 = (value: number) => (at = row.writeInt32BE(value, at));
-  const field = (value: Uint8Array) => {
-    int32(value.length);
+  const bytes = (value: Uint8Array) => {
     row.set(value, at);
     at += value.length;
+  };
+  const field = (value: Uint8Array) => {
+    int32(value.length);
+    bytes(value);
   };
   const bigint = (value: bigint) => {
     int32(8);
@@ -97,7 +101,8 @@ export const encodeBlockRow = ({
   field(digest);
   int32(2);
   int16(storedEncodings[encoding]);
-  field(data);
+  int32(lengthOf(data));
+  for (const part of data) bytes(part);
   row[0] = copyData;
   row.writeUInt32BE(at - 1, 1);
   return row.subarray(0, at);

@@ -3,7 +3,7 @@ import type { Client } from "pg";
 import { expect, it, onTestFinished } from "vitest";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
-import { testRun } from "#tests/support/stored-envelopes.ts";
+import { compressRun, testRun } from "#tests/support/stored-envelopes.ts";
 import { commitBatch, commitBatchAhead, openCommitClient } from "./commit-batch.ts";
 import { queueKey } from "./decide-batch.ts";
 import { readCheckedBlock } from "./stored-envelope.ts";
@@ -77,7 +77,13 @@ it("continues the digest of a range by digests of stored bytes, and of envelopes
     const run = testRun([
       { sequence: BigInt(at + 1), kind: "log_line", payload: Buffer.from(text.repeat(at * 900)) },
     ]);
-    return { ...frame("digests"), previousSequence: BigInt(at), lastSequence: BigInt(at + 1), run };
+    const sent = at === 1 ? compressRun(run) : run;
+    return {
+      ...frame("digests"),
+      previousSequence: BigInt(at),
+      lastSequence: BigInt(at + 1),
+      run: sent,
+    };
   });
   await commitBatch(client, frames.slice(0, 2), { ...needs, hasStoredDigests: () => false });
   await commitBatch(client, frames.slice(2, 3), needs);
@@ -85,7 +91,7 @@ it("continues the digest of a range by digests of stored bytes, and of envelopes
   const { rows } = await client.query(
     "select digest, raw_bytes, encoding, data from ingest_block where host_id = 'digests' order by first_sequence",
   );
-  expect(rows.map(({ digest }) => digest.length)).toEqual([32, 33, 33]);
+  expect(rows.map(({ digest }) => digest.length)).toEqual([32, 32, 33, 33]);
   const place = { hostId: "digests", queueId, receivedAt: 0n };
   for (const { digest, raw_bytes: rawBytes, encoding, data } of rows) {
     const block = { ...place, rawBytes, encoding, data, digest };
@@ -105,6 +111,24 @@ it("continues the digest of a range by digests of stored bytes, and of envelopes
     rows.map(({ digest }) => digest.toString("hex")),
   ]);
   expect(all.rows[0]?.digest.toString("hex")).toBe(chain.toString("hex"));
+});
+
+it("stores of a compressed frame what is above the cursor, compressed", async () => {
+  const client = await connect();
+  const payload = Buffer.from("p".repeat(5_000));
+  const run = testRun([1n, 2n, 3n].map((sequence) => ({ sequence, kind: "log_line", payload })));
+  const sent = { ...frame("cut"), lastSequence: 3n, run: compressRun(run) };
+  await commitBatch(client, [frame("cut"), sent, sent], needs);
+  const { rows } = await client.query(
+    "select first_sequence::int, last_sequence::int, raw_bytes, encoding from ingest_block where host_id = 'cut' order by 1",
+  );
+  const stored = {
+    first_sequence: 2,
+    last_sequence: 3,
+    raw_bytes: expect.any(Number),
+    encoding: 2,
+  };
+  expect(rows).toMatchObject([{ last_sequence: 1 }, stored]);
 });
 
 it("counts what is committed ahead, and nothing when the cursor was elsewhere", async () => {

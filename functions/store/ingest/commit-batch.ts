@@ -36,7 +36,7 @@ import {
 import { prepareHourCount } from "./hours.ts";
 import type { ObjectBatch } from "./object-footer.ts";
 import { cursorsOfHostMax } from "./queues.ts";
-import { type BlockCodec, encodeRun, joinDigest } from "./stored-envelope.ts";
+import { type BlockCodec, encodeRun, joinDigest, readRun } from "./stored-envelope.ts";
 
 /**
  * Prepares `count_stored`, which counts stored envelopes in the transaction that stores them, apart from the rows: a measure to check an
@@ -111,7 +111,7 @@ export const openCommitClient = (url: string): Promise<Client> => openCopyClient
 
 /** What committing needs of its runtime. */
 export interface CommitNeeds {
-  codec: Pick<BlockCodec, "compress" | "digest">;
+  codec: BlockCodec;
   /** Reports whether digests are of data as stored, which costs less but must be readable by every core that serves. Absent: they are. */
   hasStoredDigests?: (() => boolean) | undefined;
   /** Milliseconds since the Unix epoch. */
@@ -221,17 +221,17 @@ const encodeBatch = (
     outcomes,
     blocks: planned,
     hours,
-  } = decideBatch(frames, queues, {
-    isInObject: objects !== undefined,
-  });
+  } = decideBatch(frames, queues, { codec, isInObject: objects !== undefined });
   // Only cores that read digests of stored data read objects.
   const isStored = objects !== undefined || (hasStoredDigests?.() ?? true);
   const blocks = planned.map((block): EncodedBlock => {
     const { placed } = block.run;
     if (placed)
-      return { ...block, encoding: "object", data: placed.reference, digest: placed.digest };
+      return { ...block, encoding: "object", data: [placed.reference], digest: placed.digest };
     const encoded = encodeRun(block.run, codec);
-    const sha256 = codec.digest(isStored ? encoded.data : block.run.bytes);
+    const sha256 = isStored
+      ? codec.digest(...encoded.data)
+      : readRun(block.run, codec, (bytes) => codec.digest(bytes));
     return { ...block, ...encoded, digest: joinDigest({ sha256, isStored }) };
   });
   const queueList = [...queues.values()];

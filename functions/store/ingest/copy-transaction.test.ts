@@ -10,7 +10,7 @@ const database = await useTestDatabase();
 const rows = (hostId: string, count: number, kind = "log_line") =>
   Array.from({ length: count }, (_, index) => {
     const run = testRun([{ sequence: BigInt(index + 1), kind, payload: new Uint8Array(index) }]);
-    const stored = { encoding: "none", data: run.bytes, digest: new Uint8Array(32) } as const;
+    const stored = { encoding: "none", data: [run.bytes], digest: new Uint8Array(32) } as const;
     return encodeBlockRow({ hostId, queueId: new Uint8Array(16), receivedAt: 0, run, ...stored });
   });
 const stored = async () =>

@@ -1,8 +1,9 @@
 /** Decides what a batch of frames stores, and how it moves the cursors of their queues: see the invariants of commit-batch.ts. */
 import type { BlockToStore } from "./block-rows.ts";
-import { type EnvelopeRun, joinRuns, runAbove } from "./envelope-run.ts";
+import { type EnvelopeRun, joinRuns, rawBytesOf } from "./envelope-run.ts";
 import { HourCounts } from "./hours.ts";
 import type { QueueName } from "./queues.ts";
+import { cutRun } from "./stored-envelope.ts";
 
 /** A checked frame: its envelopes rise in sequence, above `previousSequence` and up to `lastSequence`. */
 export interface FrameToCommit extends QueueName {
@@ -92,7 +93,7 @@ export const isOfSession = ({ sessionId }: FrameToCommit, queue: BatchQueue | un
 export const decideBatch = (
   frames: readonly FrameToCommit[],
   queues: ReadonlyMap<string, BatchQueue>,
-  { isInObject = false } = {},
+  { codec, isInObject }: { codec: Parameters<typeof cutRun>[2]; isInObject: boolean },
 ) => {
   const stored = new Map<BatchQueue, FrameToCommit[]>();
   const hours = new HourCounts();
@@ -106,7 +107,7 @@ export const decideBatch = (
       // A row without a session is not the opened one: the database was restored, or the row was trimmed.
       return { outcome: queue.session === "" ? "sequence_gap" : "session_superseded", ...refused };
     if (frame.lastSequence <= before) return { outcome: "committed", ...refused };
-    const run = runAbove(frame.run, before);
+    const run = cutRun(frame.run, before, codec);
     if (run.count > 0) {
       const framesOfQueue = stored.get(queue) ?? [];
       stored.set(queue, framesOfQueue);
@@ -153,7 +154,7 @@ const groupFrames = (frames: readonly FrameToCommit[], isInObject: boolean): Fra
   let bytes = 0;
   let bytesMax = never;
   for (const frame of frames) {
-    const added = frame.run.bytes.length;
+    const added = rawBytesOf(frame.run);
     const ownMax = bytesMaxOf(frame.run);
     const group = groups.at(-1);
     const isJoined = group !== undefined && ownMax === bytesMax && bytes + added <= bytesMax;

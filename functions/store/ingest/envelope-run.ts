@@ -30,11 +30,11 @@ export interface EnvelopeRun {
   kinds: ReadonlyMap<string, KindCount>;
   /** The first and the last observation, in seconds since the Unix epoch; undefined if no sender gave a time. */
   observed: { from: number; to: number } | undefined;
-  /** `bytes` as their sender compressed them with zstd. */
-  compressed?: Uint8Array | undefined;
-  /** Where they are stored already: the data and the digest of the block's row. */
+  /** `bytes` as their sender compressed them: frames of zstd that follow each other. Then `bytes` are empty. */
+  compressed?: readonly Uint8Array[] | undefined;
+  /** Where they are stored already: the data and the digest of the block's row. Then `bytes` are empty. */
   placed?: { reference: Uint8Array; digest: Uint8Array } | undefined;
-  /** The length of `bytes`, where these are empty because `compressed` or `placed` suffices. */
+  /** The length of `bytes` where they are empty. */
   rawBytes?: number | undefined;
 }
 
@@ -158,11 +158,9 @@ const observedAtTag = wireTag(observedAt.number, WireType.LengthDelimited);
 const payloadTag = wireTag(payload.number, WireType.LengthDelimited);
 const secondsTag = wireTag(TimestampSchema.field.seconds.number, WireType.Varint);
 
-/** Returns the part of a run above `cursor`; the run itself if that is all of it. */
-export const runAbove = (run: EnvelopeRun, cursor: bigint): EnvelopeRun =>
-  run.count === 0 || run.firstSequence > cursor
-    ? run
-    : selectRun(run, ({ sequence }) => sequence > cursor);
+/** Returns the part of a run above `cursor`. */
+export const runAbove = (run: Pick<EnvelopeRun, "bytes">, cursor: bigint): EnvelopeRun =>
+  selectRun(run, ({ sequence }) => sequence > cursor);
 
 /** Decodes a run. */
 export const envelopesOf = ({ bytes }: Pick<EnvelopeRun, "bytes">): Envelope[] =>
@@ -172,7 +170,7 @@ export const envelopesOf = ({ bytes }: Pick<EnvelopeRun, "bytes">): Envelope[] =
 export const rawBytesOf = ({ bytes, rawBytes }: Pick<EnvelopeRun, "bytes" | "rawBytes">): number =>
   rawBytes ?? bytes.length;
 
-/** Joins runs of one queue in ascending order: all of them compressed, one zstd frame behind the other, or none. */
+/** Joins runs of one queue in ascending order: all of them compressed, or none. */
 export const joinRuns = (runs: readonly [EnvelopeRun, ...EnvelopeRun[]]): EnvelopeRun => {
   const [first] = runs;
   if (runs.length === 1) return first;
@@ -190,8 +188,7 @@ export const joinRuns = (runs: readonly [EnvelopeRun, ...EnvelopeRun[]]): Envelo
   if (compressed.length === 0)
     return { ...joined, bytes: Buffer.concat(runs.map(({ bytes }) => bytes)), kinds };
   const rawBytes = runs.reduce((sum, run) => sum + rawBytesOf(run), 0);
-  const bytes = new Uint8Array();
-  return { ...joined, bytes, rawBytes, compressed: Buffer.concat(compressed), kinds };
+  return { ...joined, rawBytes, compressed, kinds };
 };
 
 /** Extends a span of seconds to include `seconds`; returns the same span if it does already. */

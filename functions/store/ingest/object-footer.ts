@@ -1,6 +1,7 @@
 /** Lays out objects of telemetry as stored_object.proto describes them, and reads their footers. */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { ObjectChanged, type ObjectStore } from "#functions/objects/object-store.ts";
+import { lengthOf } from "#kit/bytes.ts";
 import {
   type ObjectBlock,
   ObjectBlockSchema,
@@ -44,7 +45,7 @@ export const layOutObject = (
     const blocks = ofQueues.get(key) ?? [];
     ofQueues.set(key, blocks);
     blocks.push(describeBlock(block, offset));
-    offset += block.data.length;
+    offset += lengthOf(block.data);
   }
   const footer = toBinary(
     ObjectFooterSchema,
@@ -70,7 +71,7 @@ export const layOutObject = (
   const end = Buffer.allocUnsafe(endBytes);
   end.writeUInt32BE(footer.length, 0);
   end.set(magic, 4);
-  return { parts: [...batch.blocks.map(({ data }) => data), footer, end], offsets };
+  return { parts: [...batch.blocks.flatMap(({ data }) => data), footer, end], offsets };
 };
 
 const describeBlock = (
@@ -91,7 +92,7 @@ const describeBlock = (
     receivedAtMs: BigInt(receivedAt),
     encoding: encoding === "zstd" ? blockEncodings.zstd : blockEncodings.none,
     offset,
-    length: data.length,
+    length: lengthOf(data),
     digest,
   });
 

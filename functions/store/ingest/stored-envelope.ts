@@ -1,5 +1,5 @@
 import type { Envelope } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type EnvelopeRun, envelopesOf } from "./envelope-run.ts";
+import { type EnvelopeRun, emptyRun, envelopesOf, rawBytesOf, runAbove } from "./envelope-run.ts";
 
 /** A stored envelope. */
 export interface StoredEnvelope {
@@ -65,8 +65,8 @@ export interface BlockCodec {
   ): Uint8Array<ArrayBuffer> | null;
   /** Frees what `decompress` returned, once it is no longer used. */
   free(decompressed: Uint8Array): void;
-  /** Returns the SHA-256. */
-  digest(raw: Uint8Array): Uint8Array;
+  /** Returns the SHA-256 of parts that follow each other. */
+  digest(...parts: readonly Uint8Array[]): Uint8Array;
 }
 
 /** Reads the envelopes of a block. Throws `BlockCorrupt`. */
@@ -163,7 +163,8 @@ const compressedBytesMin = 2048;
 /** A run as it is stored. */
 export interface EncodedRun {
   encoding: keyof typeof storedEncodings;
-  data: Uint8Array;
+  /** Parts that follow each other. */
+  data: readonly Uint8Array[];
 }
 
 /** Returns a run as it is stored: as its sender compressed it, or else compressed here, as after core has cut it. */
@@ -171,7 +172,41 @@ export const encodeRun = (
   { bytes, compressed }: Pick<EnvelopeRun, "bytes" | "compressed">,
   codec: Pick<BlockCodec, "compress">,
 ): EncodedRun => {
-  if (compressed === undefined && bytes.length < compressedBytesMin)
-    return { encoding: "none", data: bytes };
-  return { encoding: "zstd", data: compressed ?? codec.compress(bytes) };
+  if (compressed) return { encoding: "zstd", data: compressed };
+  if (bytes.length < compressedBytesMin) return { encoding: "none", data: [bytes] };
+  return { encoding: "zstd", data: [codec.compress(bytes)] };
+};
+
+/** Calls `read` with the encoded envelopes of a run, which are freed afterwards if they had to be decompressed. */
+export const readRun = <Result>(
+  run: Pick<EnvelopeRun, "bytes" | "compressed" | "rawBytes">,
+  codec: Pick<BlockCodec, "decompress" | "free">,
+  read: (bytes: Uint8Array) => Result,
+): Result => {
+  const [data] = run.compressed ?? [];
+  if (data === undefined) return read(run.bytes);
+  const bytes = codec.decompress(data, rawBytesOf(run));
+  if (bytes === null) throw new Error("a block that was read before cannot be decompressed");
+  try {
+    return read(bytes);
+  } finally {
+    codec.free(bytes);
+  }
+};
+
+/**
+ * Returns the part of a run above `cursor`; the run itself if that is all of it. The part of a compressed run is compressed too, since few
+ * bytes of a sender may be many.
+ */
+export const cutRun = (
+  run: EnvelopeRun,
+  cursor: bigint,
+  codec: Pick<BlockCodec, "compress" | "decompress" | "free">,
+): EnvelopeRun => {
+  if (run.count === 0 || run.firstSequence > cursor) return run;
+  const above = readRun(run, codec, (bytes) => runAbove({ bytes }, cursor));
+  if (run.compressed === undefined || above.count === 0) return above;
+  const { bytes } = emptyRun();
+  const compressed = [codec.compress(above.bytes)];
+  return { ...above, bytes, rawBytes: above.bytes.length, compressed };
 };

@@ -10,6 +10,7 @@ import {
   type ObjectReference,
 } from "#functions/store/ingest/object-reference.ts";
 import { BlockCorrupt } from "#functions/store/ingest/stored-envelope.ts";
+import { concatBytes } from "#kit/bytes.ts";
 import type { WriterFault } from "../core.ts";
 import type { Plant } from "../plant.ts";
 
@@ -41,8 +42,8 @@ const references = (change: (reference: ObjectReference) => Partial<ObjectRefere
   writer((write) => async (...batch) => {
     const written = await write(...batch);
     const blocks = written.blocks.map((block) => {
-      const reference = decodeReference(block.data);
-      return { ...block, data: encodeReference({ ...reference, ...change(reference) }) };
+      const reference = decodeReference(concatBytes(block.data));
+      return { ...block, data: [encodeReference({ ...reference, ...change(reference) })] };
     });
     return { ...written, blocks };
   });

@@ -1,7 +1,9 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import type { ExaminedFrame } from "#functions/ingest/examine-frame.ts";
-import { type EnvelopeRun, envelopesOf, runAbove } from "#functions/store/ingest/envelope-run.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { type EnvelopeRun, envelopesOf } from "#functions/store/ingest/envelope-run.ts";
+import { cutRun, readRun } from "#functions/store/ingest/stored-envelope.ts";
 import type { FrameSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
 /** The identity that most of the frames claim, their queue, and limits that some of them exceed. */
@@ -18,7 +20,9 @@ export const describeFrame = ({ frame, rejected, discarded }: ExaminedFrame) => 
   ...frame,
   queueId: frame.queueId.toHex(),
   run: describeRun(frame.run),
-  above: envelopesOf(frame.run).map(({ sequence }) => describeRun(runAbove(frame.run, sequence))),
+  above: readEnvelopes(frame.run).map(({ sequence }) =>
+    describeRun(cutRun(frame.run, sequence, zstdCodec)),
+  ),
   rejected,
   discarded,
 });
@@ -26,9 +30,13 @@ export const describeFrame = ({ frame, rejected, discarded }: ExaminedFrame) => 
 const describeRun = (run: EnvelopeRun) => ({
   ...run,
   bytes: null,
+  rawBytes: null,
   compressed: null,
-  envelopes: envelopesOf(run),
+  envelopes: readEnvelopes(run),
 });
+
+const readEnvelopes = (run: EnvelopeRun) =>
+  readRun(run, zstdCodec, (bytes) => envelopesOf({ bytes: Uint8Array.from(bytes) }));
 
 const text = fc.oneof(
   fc.string({ unit: "binary", maxLength: 12 }),
