@@ -180,6 +180,28 @@ it("writes an object 200 ms after the oldest frame, or once 8 MB wait", async ()
   expect(batches).toEqual([2, 2]);
 });
 
+it("writes each batch of a queue once, although a later one is written first", async () => {
+  const committer = await start();
+  await committer.commit(frame("a", 1), objectBytes);
+  const put = Promise.withResolvers<void>();
+  store.beforePut = () => {
+    store.beforePut = async () => undefined;
+    return put.promise;
+  };
+  const earlier = committer.commit(frame("a", 2), objectBytes);
+  const later = committer.commit(frame("a", 3), objectBytes);
+  await expect.poll(() => store.objects.size).toBe(2);
+  // A transaction that began before that of the earlier batch could not commit.
+  const isIdle = () =>
+    connection.sql`select from pg_stat_activity
+      where application_name = 'svc-server ingest' and datname = current_database() and state <> 'idle'`;
+  await expect.poll(isIdle).toEqual([]);
+  put.resolve();
+  await Promise.all([earlier, later]);
+  expect(await stored()).toEqual(["a 1 p", "a 2 p", "a 3 p"]);
+  expect(store.objects.size).toBe(3);
+});
+
 it("stores what two cores receive of the same queues once, each in objects of its own", async () => {
   const cores = [await start(), await start()] as const;
   const sent = Array.from({ length: 12 }, (_, at) => frame(`h${at % 3}`, Math.floor(at / 3) + 1));
