@@ -167,9 +167,12 @@ export const createQueueOpener = <Tx>({
   const openAlone = ({
     open,
     isDisconnected,
+    isRecovered,
   }: {
     open: Open;
     isDisconnected(): boolean;
+    /** What an object store has is in the database. */
+    isRecovered: boolean;
   }): Promise<Decision> =>
     register.transaction(async (tx) => {
       const now = new Date(clock.now());
@@ -179,6 +182,8 @@ export const createQueueOpener = <Tx>({
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
       const { isForked, row } = decision;
       if (isForked && isDisconnected()) throw new Problem("queue_forked");
+      const leftLosses = leftLossesOf(open, leftRows);
+      if (!isRecovered) checkNothingLost(open, [decision.lost, ...leftLosses], leftRows);
       const lostHere = await ownLossOf(tx, decision);
       if (isForked) await register.noteFork(tx, queueOf(open));
       else await store(tx, [{ ...decision, lostHere: lostHere && sequencesOf(lostHere) }], now);
@@ -187,7 +192,7 @@ export const createQueueOpener = <Tx>({
         others: isForked ? [forkEvent(row.cursor)] : [],
         now,
       });
-      const settled = await losses.settleLeft(tx, open, leftRows, now);
+      const settled = await losses.settleLeft(tx, { open, rows: leftRows, leftLosses, now });
       if (leftIds.length > 0) await register.endLeft(tx, open.hostId, leftIds, now);
       return { ...decision, ...settled, losses: [...own, ...settled.losses] };
     });
@@ -195,6 +200,16 @@ export const createQueueOpener = <Tx>({
   const openInGroup = inGroups(openTogether, { keyOf, pause });
   const openInTurn = inTurn(openAlone, ({ open }) => keyOf(open));
   const findInTurn = inTurn(register.findCursor, keyOf);
+  /** Opens a queue; recovers first if the database may lack something. */
+  const openRecovered = async (open: Open, isDisconnected: () => boolean) => {
+    try {
+      return await openInTurn({ open, isDisconnected, isRecovered: recover === undefined });
+    } catch (cause) {
+      if (!(cause instanceof MustRecover)) throw cause;
+    }
+    await recover?.();
+    return openInTurn({ open, isDisconnected, isRecovered: true });
+  };
 
   return {
     /**
@@ -208,13 +223,12 @@ export const createQueueOpener = <Tx>({
       if (sessionId === undefined && claims.ackedThrough === 0n)
         return { ...queue, sessionId, cursor: await findInTurn(queue) };
       const opened = claims.leftQueues.length > 0 ? undefined : await openInGroup(claims);
-      if (opened === undefined) await recover?.();
       const {
         isForked,
         losses: lost = [],
         cursor,
         left,
-      } = opened ?? (await openInTurn({ open: claims, isDisconnected }));
+      } = opened ?? (await openRecovered(claims, isDisconnected));
       losses.committed(lost);
       if (isForked) throw new Problem("queue_forked");
       return { ...queue, sessionId, cursor, left };
@@ -235,20 +249,25 @@ const createLosses = <Tx>({
   /** Records what the database has lost of left queues; returns their cursors, which stay. */
   const settleLeft = async (
     tx: Tx,
-    open: Open,
-    rows: readonly (LockedCursor | null)[],
-    now: Date,
+    {
+      open,
+      rows,
+      leftLosses,
+      now,
+    }: {
+      open: Open;
+      rows: readonly (LockedCursor | null)[];
+      leftLosses: readonly (Loss | undefined)[];
+      now: Date;
+    },
   ) => {
     const left: LeftCursor[] = [];
     const losses: RecordedLoss[] = [];
     for (const [index, each] of open.leftQueues.entries()) {
       const { queueId, storedThrough, ackedThrough } = each;
       const row = rows[index] ?? null;
-      const lost = row
-        ? lossOf(row.cursor, storedThrough, ackedUnder(open.leftQueues.slice(index + 1)))
-        : undefined;
       const queue = { hostId: open.hostId, queueId };
-      const lostHere = row && (await ownPart(tx, row, lost));
+      const lostHere = row && (await ownPart(tx, row, leftLosses[index]));
       // Of what core does not judge, the host keeps what it knows.
       const cursor = row === null || lostHere === null ? storedThrough : row.cursor;
       left.push({ queueId, cursor, ackedThrough });
@@ -266,6 +285,32 @@ const createLosses = <Tx>({
     }
   };
   return { ownPart, settleLeft, committed };
+};
+
+/** Rolls back an Open that would record a loss of what an object store may have. */
+class MustRecover extends Error {}
+
+/** Returns what is lost of each left queue that core has. */
+const leftLossesOf = (
+  { leftQueues }: Open,
+  rows: readonly (LockedCursor | null)[],
+): (Loss | undefined)[] =>
+  leftQueues.map(({ storedThrough }, index) => {
+    const row = rows[index];
+    return row
+      ? lossOf(row.cursor, storedThrough, ackedUnder(leftQueues.slice(index + 1)))
+      : undefined;
+  });
+
+/** Throws `MustRecover` if anything is lost, or core does not have a left queue of which something was stored. */
+const checkNothingLost = (
+  { leftQueues }: Open,
+  losses: readonly (Loss | undefined)[],
+  leftRows: readonly (LockedCursor | null)[],
+): void => {
+  const isUnknown = ({ storedThrough }: LeftQueue, index: number) =>
+    storedThrough > 0n && !leftRows[index];
+  if (losses.some((lost) => lost) || leftQueues.some(isUnknown)) throw new MustRecover();
 };
 
 type Decision = ReturnType<typeof decideOpen> & {

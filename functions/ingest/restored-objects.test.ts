@@ -178,6 +178,26 @@ it("Q12: a database that is restored under a running store loses nothing, and st
   expect(await states()).toEqual([expect.stringContaining("0: "), `1: ${store.objects.size}`]);
 });
 
+it("lists the store for an Open that lost something, and for no other", async () => {
+  const core = await startCore();
+  const openLeft = (storedThrough: bigint) =>
+    core.open(
+      create(OpenSchema, {
+        hostId: "a",
+        queueId: new Uint8Array(16).fill(3),
+        sessionId: session(1),
+        leftQueues: [{ queueId, storedThrough, ackedThrough: storedThrough }],
+      }),
+    );
+  await send(core, "a", 0, 5);
+  const { lists } = store;
+  await openLeft(5n);
+  expect(store.lists).toBe(lists);
+  await openLeft(6n);
+  expect(store.lists).toBe(lists + 1);
+  expect(await gaps()).toEqual([{ host: "a", from: "6", through: "6" }]);
+});
+
 it("Q12: adopts what a restored database lacks before names are drawn, whoever connects", async () => {
   const core = await startCore();
   const restore = await dump();

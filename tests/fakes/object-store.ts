@@ -11,6 +11,8 @@ export interface MemoryStore extends ObjectStore {
   objects: Map<string, Buffer>;
   /** The ranges that were read, each by name, offset and length. */
   reads: string[];
+  /** How often it was listed. */
+  lists: number;
   /** Awaited before each put takes effect. */
   beforePut(name: string): Promise<void>;
 }
@@ -22,6 +24,7 @@ export const createMemoryStore = (): MemoryStore => {
   const store: MemoryStore = {
     objects,
     reads,
+    lists: 0,
     beforePut: async () => undefined,
     async put(name, parts) {
       await store.beforePut(name);
@@ -40,6 +43,7 @@ export const createMemoryStore = (): MemoryStore => {
       return object.subarray(offset, offset + length);
     },
     async list({ prefix, after = "", limit }) {
+      store.lists += 1;
       const names = [...objects.keys()].filter((name) => name.startsWith(prefix) && name > after);
       return names
         .sort()
