@@ -2,6 +2,7 @@ import type { Client } from "pg";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
 import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { findStored, testRun } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
@@ -324,11 +325,14 @@ it("D1: is healthy again after an outage also when no frame comes", async () => 
     if (isDown) throw Object.assign(new Error("down"), { code: "ECONNREFUSED" });
     return openCommitClient(database.url);
   };
-  const { committer, send } = start({ connect });
-  expect(await failure(send(1, 1))).toMatchObject({
-    code: "database_unavailable",
-  });
+  const log = createTestLog();
+  const { committer, send } = start({ connect, log });
+  for (const _ of [1, 2])
+    expect(await failure(send(1, 1))).toMatchObject({
+      code: "database_unavailable",
+    });
   expect(committer.health().healthy).toBe(false);
+  expect(log.lines).toMatchObject([{ level: "warn", fields: { err: { code: "ECONNREFUSED" } } }]);
   isDown = false;
   await expect.poll(() => committer.health().healthy, { timeout: 5_000 }).toBe(true);
 });

@@ -64,6 +64,7 @@ export interface CommitterOptions {
   hasStoredDigests?: CommitNeeds["hasStoredDigests"];
   objects?: CommitNeeds["objects"];
   observe: CommitObserver;
+  log?: { warn(fields: object, message: string): void };
   connections?: Pace["connections"];
   batchTimeoutMs?: Pace["timeoutMs"];
   batchBytesMax?: Pace["bytesMax"];
@@ -219,7 +220,7 @@ export const createCommitter = (options: CommitterOptions) => {
       return putBack(group);
     }
     if (frames.length > 1 && canRetryIndividually(cause)) return retryIndividually(batch, frames);
-    if (!isLocked) fail();
+    if (!isLocked) fail(cause);
     const reason = databaseProblem(cause) ?? cause;
     for (const { reject } of frames) reject(reason);
   };
@@ -237,8 +238,9 @@ export const createCommitter = (options: CommitterOptions) => {
     state.probe.abort();
     state = { name: "committing" };
   };
-  const fail = () => {
+  const fail = (err: unknown) => {
     if (state.name !== "committing") return;
+    options.log?.warn({ err }, "a batch of telemetry did not commit; its hosts send it again");
     const probe = new AbortController();
     state = { name: "failing", probe };
     void pool.untilAvailable(probe.signal).then((isAvailable) => isAvailable && recover());

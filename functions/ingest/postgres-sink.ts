@@ -41,6 +41,7 @@ export const createPostgresSink = (needs: PostgresSinkNeeds): Sink => ({
     hasStoredDigests: needs.hasStoredDigests,
     objects: needs.objects,
     observe: needs.observe,
+    log: needs.log,
   }),
 });
 
