@@ -16,6 +16,8 @@ import { collectorHostId, judgedHostIds, startScene } from "./start-scene.ts";
 import { judge, readStoredQueues } from "./stored-queues.ts";
 
 const corePeakMbMax = 350;
+/** What an object has, a restore does not lose. */
+const goalsOfObjects = ["lost_reported", "accounts_lost"] as const;
 const goalsOfNone = [
   ...(["duplicates", "missing", "disordered", "not_exported", "export_invented"] as const),
   // With everything exported, an alarm would be false.
@@ -32,16 +34,20 @@ export const runChaos = async (options: {
   minutes: number;
   /** Lines and spans that the collector receives. */
   recordsPerSecond?: number;
+  /** A value of `SVC_INGEST_STORE`. */
+  store?: string;
+  /** How long before a restore its backup is taken. */
+  backupMs?: number | undefined;
   names?: readonly string[];
   progress?: (line: string) => void;
 }) => {
   const { seed, minutes, recordsPerSecond = 200, progress = () => undefined } = options;
-  const { names = Object.keys(faults) } = options;
+  const { names = Object.keys(faults), store = "postgres", backupMs } = options;
   await bundlePrograms(undefined, ["svc-server", "svc-collector"]);
   await using cleanup = new AsyncDisposableStack();
   const memory = createPeakMeter();
   const collectorMb: number[] = [];
-  const started = await startScene({ recordsPerSecond }, cleanup, {
+  const started = await startScene({ recordsPerSecond, store, backupMs }, cleanup, {
     core: memory.sample,
     collector: (pid) => collectorMb.push(memoryOf(pid).nowMb),
   });
@@ -141,7 +147,7 @@ export const runChaos = async (options: {
     ...accounted,
   };
   const broken = [
-    ...goalsOfNone
+    ...(store === "postgres" ? goalsOfNone : [...goalsOfNone, ...goalsOfObjects])
       .filter((count) => !(counts[count] === 0))
       .map((count) => `${count}: ${counts[count]}`),
     ...fromQueues.faults,

@@ -25,15 +25,15 @@ const key = `case kind when 'otel_span' then substring(
     convert_from(substring(payload from position('span-'::bytea in payload)), 'utf8') from 'span-[0-9]+')
   else encode(queue_id, 'hex') || '-' || sequence end`;
 
-/** Returns the keys of a table with envelopes, of those that were stored by transactions from `since` on. */
+/** Returns the keys of a table with envelopes, of those that were stored by transactions from `since` on, each with its host. */
 export const readKeys = async (
   sql: SqlClient,
   table: "stored_envelope" | "export_dead_letter",
   since?: string,
 ) => {
   const where = since === undefined ? "" : `where xid >= ${since}`;
-  const rows = await sql.unsafe(`select ${key} as key from ${table} ${where}`);
-  return rows.map((row) => row.key);
+  const rows = await sql.unsafe(`select ${key} as key, host_id from ${table} ${where}`);
+  return new Map(rows.map((row): [string, string] => [row.key, row.host_id]));
 };
 
 /** Compares what is stored with what the backend has, once the export has caught up or 90 s have passed. */
@@ -41,16 +41,16 @@ export const judgeExported = async (context: {
   sql: SqlClient;
   backend: ChaosBackend;
   /** What databases had that were discarded since. */
-  discarded: ReadonlySet<string>;
+  discarded: ReadonlyMap<string, string>;
   httpPort: number;
 }) => {
   const { sql, backend, discarded, httpPort } = context;
   await tabulateStored(sql);
-  const stored = new Set(await readKeys(sql, "stored_envelope"));
+  const stored = await readKeys(sql, "stored_envelope");
   const deadline = performance.now() + catchUpMs;
   for (;;) {
-    const missing = [...stored].filter((key) => !backend.stored.has(key));
-    const letters = new Set(await readKeys(sql, "export_dead_letter"));
+    const missing = [...stored.keys()].filter((key) => !backend.stored.has(key));
+    const letters = await readKeys(sql, "export_dead_letter");
     const [row] = await sql`select rejected_items::int as rejected from export_position`;
     const unsaid = missing.filter((key) => !letters.has(key)).length;
     const unnamed = Math.max(0, unsaid - (row?.rejected ?? 0));
@@ -76,10 +76,19 @@ export const judgeExported = async (context: {
         /** What core says of the export in the end, by `core_export_lag_envelopes` and `core_export_unaccounted_envelopes`. */
         export_lag: lag ?? Number.NaN,
         export_unaccounted: unaccounted ?? Number.NaN,
+        discarded: discardedOf(discarded, stored),
       };
     await systemClock.sleep(500);
   }
 };
+
+/** Counts of each host what databases had that were discarded, and what of it is stored again. */
+const discardedOf = (discarded: ReadonlyMap<string, string>, stored: ReadonlyMap<string, string>) =>
+  [...Map.groupBy(discarded, ([, hostId]) => hostId)].map(([host, had]) => ({
+    host,
+    discarded: had.length,
+    stored_again: had.filter(([key]) => stored.has(key)).length,
+  }));
 
 const readGauges = async (port: number, names: readonly string[]) => {
   const text = await fetch(`http://127.0.0.1:${port}/metrics`)

@@ -36,6 +36,8 @@ export interface Scene {
   hostIds: readonly string[];
   /** Hosts whose disks are restored and copied; their queues follow those of `hostIds`. */
   copied: readonly CopiedHost[];
+  /** How long before a restore its backup is taken; drawn if undefined. */
+  backupMs: number | undefined;
   /** Notes what transactions from `since` on have stored: the database is about to be discarded. */
   discardDatabase(since: string): Promise<void>;
   /** Credentials of hosts that send nothing, one for each fault: core's limits count what a certificate did before. */

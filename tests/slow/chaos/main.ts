@@ -1,5 +1,7 @@
 /**
- * `bun run chaos -- [--minutes 5] [--seed 1] [--rate 200] [--fault <parts of names, separated by " + ">]`: two cores,
+ * `bun run chaos -- [--minutes 5] [--seed 1] [--rate 200] [--fault <parts of names, separated by " + ">]
+ * [--store <value of SVC_INGEST_STORE, whose key is in the environment>]
+ * [--backup-seconds <age of a backup that is restored>]`: two cores,
  * PostgreSQL behind a proxy, an export with its backend, a collector, four senders and two hosts whose disks are copied, on loopback.
  * Injects faults as the seed draws them, many of
  * them two at once, and prints each round of its plan before it begins; `--minutes 0` injects each once and alone. In the end everything
@@ -22,6 +24,8 @@ const { values } = parseArgs({
     seed: { type: "string", default: "1" },
     rate: { type: "string", default: "200" },
     fault: { type: "string", default: "" },
+    store: { type: "string", default: "postgres" },
+    "backup-seconds": { type: "string" },
   },
 });
 const names = Object.keys(faults).filter((name) =>
@@ -38,6 +42,8 @@ const report = await runChaos({
   minutes: Number(values.minutes),
   recordsPerSecond: Number(values.rate),
   names,
+  store: values.store,
+  backupMs: values["backup-seconds"] ? Number(values["backup-seconds"]) * 1_000 : undefined,
   progress: (line) => console.error(line),
 });
 const cell = (value: unknown, width: number) => String(value).padStart(width);
@@ -63,6 +69,10 @@ console.error(
   `${report.exported} exported: ${report.not_exported} missing, ${report.export_invented} invented; ${report.export_rejected} rejected, ` +
     `all named; ${report.export_repeats} times again`,
 );
+for (const { host, discarded, stored_again: again } of report.discarded)
+  console.error(
+    `${host}: ${discarded} were in databases that were restored over, ${again} of them are stored`,
+  );
 console.error(
   `${report.accounts} accounts, which name ${report.accounts_lost} as lost; ${report.account_faults.length} faults in them`,
 );

@@ -1,7 +1,12 @@
 import { execFileSync } from "node:child_process";
 import { rename, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { systemClock } from "#kit/clock.ts";
 import { type Fault, type Scene, seconds } from "./fault.ts";
+
+/** The folder of another PostgreSQL than the embedded one, which has no tools. */
+export const postgresBin = process.env.SVC_POSTGRES_BIN;
 
 const copiedIndex = ({ copied }: Scene, draw: number) => Math.floor(draw * copied.length);
 const copiedHost = (scene: Scene, draw: number) => {
@@ -34,18 +39,16 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
     recoveryMs: { max: 15_000 },
     // The server stops twice, for its backup and to go back: what is exported and not committed then is sent again both times.
     repeats: 2,
-    inject: async ({ postgres, sql, cores, discardDatabase }, draw) => {
-      const [row] = await sql<
-        { xid: string }[]
-      >`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`;
+    inject: async ({ postgres, sql, cores, backupMs, discardDatabase }, draw) => {
+      const since = await readHorizon(sql);
       await postgres.restart({
         whileStopped: async (dataDir) =>
           void execFileSync("cp", ["-Rp", dataDir, `${dataDir}-backup`]),
       });
-      await systemClock.sleep(seconds(draw, 1, 5));
+      await systemClock.sleep(backupMs ?? seconds(draw, 1, 5));
       // As docs/backup.md has it: stop core, restore, start.
       await Promise.all(cores.map((core) => core.end()));
-      await discardDatabase(row?.xid ?? "0");
+      await discardDatabase(since);
       await postgres.restart({
         whileStopped: async (dataDir) => {
           await rm(dataDir, { recursive: true });
@@ -55,4 +58,35 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
       await Promise.all(cores.map((core) => core.start()));
     },
   },
+  ...(postgresBin !== undefined && {
+    "restore a dump of the database": {
+      id: "Q12",
+      touches: ["postgres", "core"],
+      recoveryMs: { max: 30_000 },
+      inject: async ({ postgres, sql, cores, backupMs, discardDatabase }, draw) => {
+        const since = await readHorizon(sql);
+        const dump = join(tmpdir(), `chaos-${process.pid}.dump`);
+        execFileSync(join(postgresBin, "pg_dump"), ["-Fc", "-f", dump, postgres.url()]);
+        await systemClock.sleep(backupMs ?? seconds(draw, 1, 5));
+        await Promise.all(cores.map((core) => core.end()));
+        await discardDatabase(since);
+        const options = ["--exit-on-error", "--single-transaction", "--no-owner"];
+        const psql = (text: string) =>
+          execFileSync(join(postgresBin, "psql"), ["-qc", text, postgres.url("template1")]);
+        psql("drop database postgres with (force)");
+        psql("create database postgres template template0");
+        execFileSync(join(postgresBin, "pg_restore"), [...options, "-d", postgres.url(), dump]);
+        await rm(dump);
+        await Promise.all(cores.map((core) => core.start()));
+      },
+    },
+  }),
+};
+
+/** Returns the id that every transaction from now on has, or a lower one than its. */
+const readHorizon = async (sql: Scene["sql"]): Promise<string> => {
+  const [row] = await sql<
+    { xid: string }[]
+  >`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`;
+  return row?.xid ?? "0";
 };

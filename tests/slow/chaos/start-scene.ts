@@ -6,6 +6,7 @@ import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
 import { programPaths } from "#scripts/bundle/bundle-programs.ts";
 import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
+import { storeKeyEnvironment } from "#scripts/lab/tabulate-stored.ts";
 import { findPorts } from "#scripts/ports.ts";
 import { startTcpProxy } from "#tests/fakes/tcp-proxy.ts";
 import { startReplicatedPostgres } from "#tests/support/database/replicated-postgres.ts";
@@ -18,6 +19,7 @@ import type { Scene } from "./fault.ts";
 import { drainTimeoutMs } from "./inject.ts";
 import { createKilledProgram } from "./killed-program.ts";
 import { startNumberedLoad } from "./load.ts";
+import { postgresBin } from "./restore-faults.ts";
 import { type DiscardedQueues, readStoredQueues } from "./stored-queues.ts";
 
 /** Writes the files of a collector with a `file` source and an `otlp` source over gRPC to `<dir>/host`, and an empty log beside them. */
@@ -55,9 +57,15 @@ export const judgedHostIds = [...copiedHostIds, collectorHostId];
 const coreCount = 2;
 const restartMs = 200;
 
+interface SceneOptions extends Pick<Scene, "backupMs"> {
+  recordsPerSecond: number;
+  /** A value of `SVC_INGEST_STORE`. */
+  store: string;
+}
+
 /** Starts PostgreSQL, cores, the export with its backend, and hosts that send. All of it ends with `cleanup`. */
 export const startScene = async (
-  { recordsPerSecond }: { recordsPerSecond: number },
+  { recordsPerSecond, store, backupMs }: SceneOptions,
   cleanup: AsyncDisposableStack,
   beforeKill: { core(pid: number): void; collector(pid: number): void },
 ) => {
@@ -66,6 +74,7 @@ export const startScene = async (
   const clocks = await createWrongClocks();
   cleanup.defer(() => clocks.remove());
   const server = await startReplicatedPostgres({
+    bin: postgresBin,
     env: clocks.postgres.env,
     // Two cores, and what they lose when a connection is swallowed.
     settings: { max_connections: "200" },
@@ -87,7 +96,12 @@ export const startScene = async (
   const ingestPorts = corePorts.slice(0, coreCount);
   const httpPorts = corePorts.slice(coreCount);
   const files = await prepareIngestCore(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`, {
-    env: { ...clocks.core.env, SVC_TRUST_LOOPBACK_OPS: "true" },
+    env: {
+      ...clocks.core.env,
+      ...storeKeyEnvironment(),
+      SVC_INGEST_STORE: store,
+      SVC_TRUST_LOOPBACK_OPS: "true",
+    },
     program: programPaths["svc-server"],
   });
   cleanup.defer(() => files.remove());
@@ -163,7 +177,7 @@ export const startScene = async (
   for (const host of copied) cleanup.defer(() => host.finish());
 
   const discarded: DiscardedQueues[] = [];
-  const discardedKeys = new Set<string>();
+  const discardedKeys = new Map<string, string>();
   const scene: Scene = {
     postgres: server,
     proxy,
@@ -181,6 +195,7 @@ export const startScene = async (
     copied,
     strangers,
     rotate: collected.rotate,
+    backupMs,
     collectorDir: join(dirname(config), "data"),
     async failOver() {
       await server.failOver();
@@ -191,7 +206,8 @@ export const startScene = async (
     async discardDatabase(since) {
       const stored = await readStoredQueues(sql, judgedHostIds, { since });
       discarded.push({ ...stored, discardedAt: performance.now() });
-      for (const key of await readKeys(sql, "stored_envelope", since)) discardedKeys.add(key);
+      for (const [key, host] of await readKeys(sql, "stored_envelope", since))
+        discardedKeys.set(key, host);
       for (const queue of numbered.queues) queue.expectRewind();
     },
   };

@@ -25,7 +25,7 @@ const timeoutMs = 30_000;
 
 /** Starts a primary without a standby. */
 export const startReplicatedPostgres = async (
-  options: Pick<EmbeddedPostgresOptions, "env" | "settings"> = {},
+  options: Pick<EmbeddedPostgresOptions, "bin" | "env" | "settings"> = {},
 ): Promise<ReplicatedPostgres> => {
   let primary = await startEmbeddedPostgres(options);
   let demoted: EmbeddedPostgres | undefined;
