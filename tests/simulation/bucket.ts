@@ -27,6 +27,16 @@ export interface Bucket {
   key: S3Credentials;
   /** Replaces the key that the bucket accepts. */
   rotateKey(key: S3Credentials): void;
+  /** Called with its client once an object is stored, before the answer. */
+  afterPut: ((client: Process) => void) | undefined;
+  /** What it has, and had before it lost it. */
+  readonly written: Pick<ReadonlyMap<string, Uint8Array>, "get" | "has">;
+  /** Objects that it has lost in whole or in part, as they were. */
+  readonly lost: Map<string, Uint8Array>;
+  /** Names that it had deleted, and has again. */
+  readonly revived: Set<string>;
+  /** A listing has ever lacked an object. */
+  hasListedLate: boolean;
   /** Reports whether it does what it should. */
   isWell(): boolean;
   /** Ends every fault. */
@@ -67,7 +77,10 @@ export const createBucket = (world: World, change: BucketFault = (store) => stor
       const settle = (act: () => void) => world.as(client, () => void world.after(travel(), act));
       const serve = () =>
         void send({ ...request, signal: new AbortController().signal }).then(
-          (response) => settle(() => answered.resolve(response)),
+          (response) => {
+            if (request.method === "PUT" && response.status === 200) bucket.afterPut?.(client);
+            settle(() => answered.resolve(response));
+          },
           (cause) => settle(() => answered.reject(cause)),
         );
       world.as(process, () => void world.after(travel(), serve));
@@ -77,8 +90,16 @@ export const createBucket = (world: World, change: BucketFault = (store) => stor
   const bucket: Bucket = {
     state,
     mood: undefined,
+    afterPut: undefined,
     delayMs: usualDelayMs,
     key: firstKey,
+    written: {
+      has: (name) => state.objects.has(name),
+      get: (name) => bucket.lost.get(name) ?? state.objects.get(name),
+    },
+    lost: new Map(),
+    revived: new Set(),
+    hasListedLate: false,
     rotateKey: ({ accessKeyId, secretAccessKey }) => {
       state.keys.clear();
       state.keys.set(accessKeyId, secretAccessKey);
@@ -88,12 +109,15 @@ export const createBucket = (world: World, change: BucketFault = (store) => stor
       bucket.delayMs === usualDelayMs &&
       state.hasBucket &&
       state.denied.size === 0 &&
+      state.unlisted.size === 0 &&
       state.keys.has(bucket.key.accessKeyId),
     heal: () => {
       bucket.mood = undefined;
+      bucket.afterPut = undefined;
       bucket.delayMs = usualDelayMs;
       state.hasBucket = true;
       state.denied.clear();
+      state.unlisted.clear();
       bucket.rotateKey(bucket.key);
     },
     open: (client) =>

@@ -1,7 +1,7 @@
 /**
  * A connection of the committer (`openCommitClient`) to the model of the server: it runs the statements that
- * functions/store/ingest/commit-batch.ts prepares, and no others. A message's statements run one after the other, also after the client has
- * gone, until one of them waits for its data; so a commit that the client has given up may still happen.
+ * functions/store/ingest/commit-batch.ts prepares, and the lock of adoptions, and no others. A message's statements run one after the
+ * other, also after the client has gone, until one of them waits for its data; so a commit that the client has given up may still happen.
  */
 import type { Client, Connection, Submittable } from "pg";
 import { type DatabaseServer, serverError, type Transaction } from "./database.ts";
@@ -78,7 +78,7 @@ export const connectCommitClient = async (
   };
   /** The server has ended the connection: what it had not committed is gone. */
   const onLost = (): void => {
-    endTransaction();
+    endSession();
     isServed = false;
     for (const wake of wakers) wake();
     down(lose);
@@ -86,6 +86,12 @@ export const connectCommitClient = async (
   const endTransaction = (): void => {
     if (transaction) server.rollback(transaction);
     transaction = undefined;
+  };
+  /** Has the locks that a session takes. */
+  const session = server.begin();
+  const endSession = (): void => {
+    endTransaction();
+    server.rollback(session);
   };
   let isServed = true;
   /** Whether the server runs a message, and whether it knows that the client has gone. */
@@ -112,6 +118,10 @@ export const connectCommitClient = async (
     if (statement === "rollback") {
       endTransaction();
       return { rows: [], tag: "ROLLBACK" };
+    }
+    if (statement.startsWith("select pg_advisory_lock(")) {
+      await server.lock(session, statement);
+      return { rows: [], tag: "SELECT" };
     }
     const isAlone = transaction === undefined && statement.startsWith("execute ");
     if (isAlone) transaction = server.begin();
@@ -168,11 +178,12 @@ export const connectCommitClient = async (
       try {
         onStep(await step(statement, message, () => copies++));
       } catch (error) {
-        endTransaction();
+        if (hasLeft) endSession();
+        else endTransaction();
         throw error;
       }
     }
-    if (hasLeft) endTransaction();
+    if (hasLeft) endSession();
   };
 
   const send = (
@@ -263,7 +274,7 @@ export const connectCommitClient = async (
     up(() => {
       hasLeft = true;
       for (const wake of wakers) wake();
-      if (!isBusy) endTransaction();
+      if (!isBusy) endSession();
     });
   };
   const client = {

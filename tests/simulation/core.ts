@@ -30,6 +30,7 @@ import type { DatabaseServer } from "./database.ts";
 import { connectExportDatabase } from "./export-database.ts";
 import { hostCryptography, keyOfHost } from "./host-keys.ts";
 import type { Network, Target } from "./network.ts";
+import { createQueueStatements } from "./queue-statements.ts";
 import { createModelRegister } from "./register.ts";
 import { tracedAccounts, tracedRegister, tracedSink } from "./trace.ts";
 import { endProcess, type Process, type World } from "./world.ts";
@@ -51,6 +52,9 @@ export type RegisterFault = <Tx>(register: QueueRegister<Tx>) => QueueRegister<T
 
 /** Changes what writes objects: a planted fault. */
 export type WriterFault = (writer: ObjectWriter) => ObjectWriter;
+
+/** Changes what adopts objects: a planted fault. */
+export type AdoptionFault = (create: typeof createObjectAdopter) => typeof createObjectAdopter;
 
 /** Changes the register of accounts: a planted fault. */
 export type AccountsFault = (register: AccountRegister) => AccountRegister;
@@ -74,6 +78,7 @@ export interface CoreNeeds {
         accounts?: AccountsFault;
         missesRestores?: boolean;
         writer?: WriterFault;
+        adoption?: AdoptionFault;
         nonces?: Entropy;
       }
     | undefined;
@@ -111,7 +116,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
           onOpened: (sever) => connections.push(sever),
         }),
     };
-    if (needs.bucket) shared.objects = openObjects(world, shared, needs.bucket);
+    if (needs.bucket) Object.assign(shared, openObjects(world, shared, needs.bucket));
     let handler: UniversalHandler | undefined;
     const opened = openSink(world, shared);
     const sink = fault.sink?.(opened) ?? opened;
@@ -196,23 +201,24 @@ interface SinkNeeds extends CoreNeeds, QueueEventNeeds {
   log: Record<"debug" | "info" | "warn" | "error", (fields: object) => void>;
   connect(): Promise<Client>;
   objects?: ObjectWriter;
+  recover?(): Promise<void>;
 }
 
-/** Writes objects, and sweeps them. */
-const openObjects = (world: World, needs: SinkNeeds, bucket: Bucket): ObjectWriter => {
+/** Writes, adopts and sweeps objects. */
+const openObjects = (
+  world: World,
+  needs: SinkNeeds,
+  bucket: Bucket,
+): Pick<SinkNeeds, "objects" | "recover"> => {
   const { name, process: client, clock, entropy, observe, fault } = needs;
-  const db = connectExportDatabase(world, { ...needs, client });
+  const statements = createQueueStatements(needs.server);
+  const db = connectExportDatabase(world, { ...needs, client }, statements);
   const store = bucket.open(client);
   const objects = createObjectReader({ db, codec: zstdCodec, open: async () => store });
   const named = { storeId: 1, lineage: bucketLineage };
-  const adopter = createObjectAdopter({
-    ...needs,
-    ...named,
-    db,
-    store,
-    connect: () => Promise.reject(new Error("histories adopt nothing")),
-  });
-  const settleOld = () => adopter.settleOld().catch(() => 0);
+  const adopting = { ...needs, ...named, db, store };
+  const createAdopter = fault?.adoption?.(createObjectAdopter) ?? createObjectAdopter;
+  const { settleOld, checkRestored, recover } = createAdopter(adopting);
   const sweep = async (): Promise<void> => {
     for (;;) {
       await clock.sleep(sweepMs);
@@ -223,8 +229,9 @@ const openObjects = (world: World, needs: SinkNeeds, bucket: Bucket): ObjectWrit
   };
   void sweep();
   const drawing = { db, clock, entropy: fault?.nonces ?? entropy };
-  const writer = createObjectWriter({ ...drawing, ...named, store, observe });
-  return fault?.writer?.(writer) ?? writer;
+  const beforeDraw = checkRestored;
+  const writer = createObjectWriter({ ...drawing, ...named, store, observe, beforeDraw });
+  return { objects: fault?.writer?.(writer) ?? writer, recover };
 };
 /** More often than the product, so that a sweep meets what a core does. */
 const sweepMs = 5_000;
@@ -254,7 +261,9 @@ const watchRestores = async (
 ): Promise<void> => {
   for (let seen = server.restores(); ; seen = server.restores()) {
     await clock.sleep(probeMs);
-    if (server.restores() > seen) onRestored();
+    if (server.restores() <= seen) continue;
+    server.noticeRestore(clock.now());
+    onRestored();
   }
 };
 const probeMs = 1_000;

@@ -48,6 +48,8 @@ export interface ServerFault {
   sweeps?: "stored" | "drawn";
   /** The sequence of objects begins anew with each draw. */
   drawsAgain?: boolean;
+  /** Every object is taken for older than the state of the database. */
+  forgetsAges?: boolean;
 }
 
 /** A transaction. */
@@ -65,8 +67,8 @@ export interface DatabaseServer {
   readonly process: Process;
   /** What has committed. */
   readonly tables: Tables;
-  /** What the bucket has, by name: the model reads the envelopes of rows there. */
-  readonly bucket: ReadonlyMap<string, Uint8Array>;
+  /** What was written to the bucket, by name: the model reads the envelopes of rows there. */
+  readonly bucket: Pick<ReadonlyMap<string, Uint8Array>, "get" | "has">;
   /** Milliseconds since 1970, by the server's clock. */
   now(): number;
   /** When it was started, and the timeline that it is on. */
@@ -95,6 +97,8 @@ export interface DatabaseServer {
   readonly unknown: Set<string>;
   /** How often it was restored: what core's check of its lineage finds. */
   restores(): number;
+  /** Notes that a core has noticed a restore, unless another one has, or it cannot be told from no restore. */
+  noticeRestore(now: number): void;
   /** Refuses connections until then. */
   refuseUntil(ms: number): void;
   /** Until then some connections end after a commit, before its answer. */
@@ -112,11 +116,13 @@ export interface DatabaseServer {
 export const serverError = (code: string, message: string): Error =>
   Object.assign(new Error(message), { code, severity: "ERROR" });
 
+const noBucket: DatabaseServer["bucket"] = new Map();
+
 /** Creates a server. */
 export const createDatabaseServer = (
   world: World,
   fault: ServerFault = {},
-  bucket: DatabaseServer["bucket"] = new Map(),
+  bucket: DatabaseServer["bucket"] = noBucket,
 ): DatabaseServer => {
   const process = world.process("database");
   let tables = emptyTables();
@@ -129,6 +135,8 @@ export const createDatabaseServer = (
   let uncountedUntil = 0;
   const discarded: StoredEnvelope[] = [];
   let restores = 0;
+  /** Whether a core can tell: not of a standby that was promoted while it ran, nor of files that were copied back. */
+  let isTold = false;
   let starts = 0;
   const connections = new Set<() => void>();
   const owners = new Map<string, Transaction>();
@@ -251,6 +259,7 @@ export const createDatabaseServer = (
       tables = copyTables(backup);
       lastEnded = tables.lastXid;
       nextXid = lastEnded + 1;
+      isTold = !isPromotion && (bucket === noBucket || world.chance.isLikely(0.5));
       if (isPromotion && !fault.keepsIdentity)
         identity = { ...identity, timeline: identity.timeline + 1 };
       restores += 1;
@@ -258,6 +267,10 @@ export const createDatabaseServer = (
     discarded,
     unknown: new Set(),
     restores: () => restores,
+    noticeRestore: (now) => {
+      if (isTold && tables.restored.count < restores)
+        tables.restored = { at: now, count: restores };
+    },
     refuseUntil: (ms) => {
       refusedUntil = ms;
     },

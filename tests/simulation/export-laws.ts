@@ -1,6 +1,7 @@
 /**
  * Judges what exports did, from the backend's side. Its laws:
- * 1. What is stored was accepted by the backend, or rejected by it and kept as a dead letter, counted as the host's loss or as a rejected item.
+ * 1. What is stored was accepted by the backend, or rejected by it and kept as a dead letter, counted as the host's loss or as a rejected item;
+ *    or an exporter has named it as damaged, as the bucket has lost it.
  * 2. The backend receives the envelopes of a queue in their order.
  * 3. An envelope is sent again only for a reason: its answer was lost or late, or another term began; at most four times for late answers.
  * 4. A term sends at most what fits into the buffer of the one before again, unless the database went back.
@@ -10,12 +11,13 @@
  */
 
 import type { ExportLag } from "#functions/store/export/lag.ts";
-import { objectBytes } from "#functions/store/ingest/stored-envelope.ts";
+import { type DamagedBlock, objectBytes } from "#functions/store/ingest/stored-envelope.ts";
 import type { Backend } from "./backend.ts";
 import { queueRow } from "./database.ts";
 import { chunkBytesOf, type ExportLimits, type SimulatedExporter } from "./exporter.ts";
+import type { QueueRange } from "./object-laws.ts";
 import type { Breach } from "./oracle.ts";
-import type { Tables } from "./tables.ts";
+import type { StoredEnvelope, Tables } from "./tables.ts";
 
 /** What is left of the exports of a history. */
 export interface ExportsAfter {
@@ -26,6 +28,9 @@ export interface ExportsAfter {
   lags: readonly ExportLag[];
   /** Whether the database ever went back to an earlier state. */
   hasGoneBack: boolean;
+  /** What the bucket has lost, and what exporters have named as damaged. */
+  lost: readonly QueueRange[];
+  damaged: readonly DamagedBlock[];
 }
 
 /** A backend that answers within five minutes has a line at most so often. */
@@ -44,12 +49,26 @@ export const judgeExports = (after: ExportsAfter): Breach[] => [
   ...judgeMemory(after),
 ];
 
-const judgeExported = ({ tables, backend }: ExportsAfter): Breach[] => {
+const judgeExported = ({ tables, backend, lost: ranges, damaged }: ExportsAfter): Breach[] => {
+  const isLost = ({ hostId, queueHex, sequence }: StoredEnvelope) =>
+    ranges.some(
+      (lost) =>
+        lost.hostId === hostId &&
+        lost.queueHex === queueHex &&
+        lost.from <= sequence &&
+        sequence <= lost.through,
+    ) &&
+    damaged.some(
+      ({ queueId, firstSequence, lastSequence }) =>
+        queueId.toHex() === queueHex && firstSequence <= sequence && sequence <= lastSequence,
+    );
   const accepted = new Set(backend.accepted.map(({ text }) => text));
   const letters = new Set(tables.deadLetters.map(letterKey));
   const missing = tables.envelopes.filter(
     (envelope) =>
-      !accepted.has(envelope.text) && !letters.has(`${queueRow(envelope)}\0${envelope.sequence}`),
+      !accepted.has(envelope.text) &&
+      !letters.has(`${queueRow(envelope)}\0${envelope.sequence}`) &&
+      !isLost(envelope),
   );
   return [...Map.groupBy(missing, ({ hostId }) => hostId)].flatMap(([hostId, lost]) => {
     const counted = Number(tables.hostLosses.get(`${hostId}\0default`)?.envelopes ?? 0);
@@ -180,8 +199,11 @@ const judgeMemory = ({ exporters, tables, limits }: ExportsAfter): Breach[] => {
   );
 };
 
-/** Returns how many envelopes the export has passed. */
-const passedOf = ({ positions }: Tables): number => Number(positions.get("default")?.passed ?? -1);
+/** Returns how many envelopes the export has passed, and found lost. */
+const passedOf = ({ positions }: Tables): number => {
+  const { passed = -1, lost = 0 } = positions.get("default") ?? {};
+  return Number(passed) + Number(lost);
+};
 
 /** Reports whether the backend has what it should, so that the history may end. */
 export const areExported = (tables: Tables): boolean =>

@@ -225,6 +225,7 @@ const positionDefaults: Values = {
   timeline: null,
   last_error: null,
   passed: 0n,
+  lost: 0n,
 };
 
 const insertRow = (tables: Tables, table: string, row: Values): void => {

@@ -12,7 +12,7 @@ import {
 } from "#functions/store/export/positions.ts";
 import { destroyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { createObjectReader, type ObjectReader } from "#functions/store/ingest/object-data.ts";
-import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
+import { type DamagedBlock, describeDamage } from "#functions/store/ingest/stored-envelope.ts";
 import { type Backend, type BackendFault, createBackendClient } from "./backend.ts";
 import type { Bucket } from "./bucket.ts";
 import type { SessionNeeds } from "./database-session.ts";
@@ -36,6 +36,8 @@ export interface ExporterNeeds extends Omit<SessionNeeds, "client"> {
   name: string;
   backend: Backend;
   limits: ExportLimits;
+  /** What exporters have found damaged. */
+  damaged: DamagedBlock[];
   /** Returns a client of the bucket for a process. */
   openBucket: Bucket["open"];
   fault?: { backend?: BackendFault; source?: SourceFault; reader?: ReaderFault } | undefined;
@@ -48,6 +50,8 @@ export type ReaderFault = (reader: ObjectReader) => Pick<ObjectReader, "withData
 export interface SourceFault {
   /** The position moves when a chunk is read. */
   commitsEarly?: boolean;
+  /** What is damaged is reported to nobody. */
+  hidesDamage?: boolean;
 }
 
 /** The limits of all exporters of a history. */
@@ -102,7 +106,10 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
         silenceMs,
         connect: () => connectReader(world, { ...needs, client: process }),
         disconnect: destroyClient,
-        onDamaged: (block) => world.note(`${name} finds damage: ${describeDamage(block)}`),
+        onDamaged: (block) => {
+          if (!fault.source?.hidesDamage) needs.damaged.push(block);
+          world.note(`${name} finds damage: ${describeDamage(block)}`);
+        },
       });
       return fault.source?.commitsEarly ? committingEarly(source) : source;
     };

@@ -120,6 +120,12 @@ const holdHost: Fault = (lab) => {
   lab.world.after(seconds(lab, 1, 60), () => holdAll([]));
 };
 
+/** Faults after which the database is at an earlier state. */
+export const restoringFaults = [
+  "the database is restored from a backup",
+  "a standby that lags is promoted",
+];
+
 /** The faults by name. */
 export const faults: Readonly<Record<string, Fault>> = {
   "a host's connections are cut": (lab) => {

@@ -143,6 +143,11 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
     const { objects } = bucket?.state ?? {};
     for (const [name, bytes] of objects ?? []) objects?.set(name, bytes.subarray(0, -1));
   },
+  [objectLaws.adopts]: ({ server }) => {
+    const backup = server.backUp();
+    backup.envelopes.shift();
+    server.restore(backup);
+  },
   "telemetry waits for no account": async (lab) => {
     const { disk } = first(lab.hosts);
     const row = { first: 1, last: 1, bytes: 1, ageMs: 0, block: joinBlock([]) };

@@ -62,12 +62,45 @@ const findWaiting: Execute = async (server, _, [state, seconds, limit]) => {
     .filter(isWaiting)
     .toSorted((one, other) => one.changedAt - other.changedAt)
     .slice(0, Number(limit))
-    .map(({ id, nonce, storeId }) => ({
-      id: String(id),
-      nonce,
-      store_id: storeId,
-      is_recent: true,
-    }));
+    .map((row) => namedRow(server, row));
+};
+
+const namedRow = ({ tables, fault }: DatabaseServer, row: ObjectRow) => ({
+  id: String(row.id),
+  nonce: row.nonce,
+  store_id: row.storeId,
+  is_recent: row.changedAt > tables.restored.at && !fault.forgetsAges,
+  state: row.state,
+});
+
+const findByIds: Execute = async (server, _, [ids]) => {
+  const wanted = new Set(String(ids).match(/\d+/g)?.map(Number));
+  return [...server.tables.objects.values()]
+    .filter(({ id }) => wanted.has(id))
+    .map((row) => namedRow(server, row));
+};
+
+/** Adds the name of a listed object; the sequence moves at once, as no transaction takes it back. */
+const add: Execute = async (server, open, [last, id, nonce, storeId]) => {
+  server.tables.lastObjectId = Math.max(server.tables.lastObjectId, Number(last));
+  const row = { id: Number(id), nonce: String(nonce), storeId: Number(storeId) };
+  server.write(open, ({ objects }) => {
+    const name = objectNameOf(row.id, row.nonce);
+    if (!objects.has(name)) objects.set(name, { ...row, state: 0, changedAt: 0 });
+  });
+  return [];
+};
+
+const keep: Execute = async (server, open, [, id, nonce]) => {
+  const names = [objectNameOf(Number(id), String(nonce))];
+  for (const name of await lockObjects(server, open, { names, state: 0 }))
+    setState(server, open, { name, state: 1 });
+  return [];
+};
+
+const findOldest: Execute = async ({ tables }) => {
+  const drawn = [...tables.objects.values()].filter(({ state }) => state === 0);
+  return [{ min: drawn.length > 0 ? Math.min(...drawn.map(({ id }) => id)) : null }];
 };
 
 const mark: Execute = async (server, open, params) => {
@@ -87,10 +120,24 @@ const deleteRows: Execute = async (server, open, params) => {
   return [];
 };
 
+const named =
+  "select id, encode(nonce, 'hex') as nonce, store_id, changed_at > coalesce((select restored_at from database_lineage), 'epoch') as is_recent";
+
 const statements: readonly (readonly [string, Execute])[] = [
   ["select location from ingest_store where id = $1", async () => [{ location: bucketLocation }]],
   ["insert into ingest_object (nonce, store_id, state, changed_at) select ", draw],
-  ["select id, encode(nonce, 'hex') as nonce, store_id, changed_at >", findWaiting],
+  [`${named}, state from ingest_object where id = any($1::bigint[])`, findByIds],
+  [`${named} from ingest_object where state = `, findWaiting],
+  ["select min(id) from ingest_object where state = 0 and store_id = ", findOldest],
+  [
+    "select case when is_called then last_value else 0 end from ingest_object_id_seq",
+    async ({ tables }) => [{ last_value: String(tables.lastObjectId) }],
+  ],
+  [
+    "with moved as ( select setval('ingest_object_id_seq', greatest(last_value, $1::bigint)) from ingest_object_id_seq)",
+    add,
+  ],
+  ["update ingest_object set state = 1, changed_at = clock_timestamp(), received_at = ", keep],
   [
     "update ingest_object set state = 2, changed_at = clock_timestamp() where state = 0 and nonce =",
     mark,

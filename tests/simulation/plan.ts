@@ -1,9 +1,9 @@
 /** What a seed decides before anything happens, and what of it a history leaves out. */
 
 import { createRandom } from "../fakes/entropy.ts";
-import { bucketFaults } from "./bucket-faults.ts";
+import { bucketFaults, bucketLosses } from "./bucket-faults.ts";
 import { exportFaults } from "./export-faults.ts";
-import { budgetFault, faults, forgottenFault, olderFault } from "./faults.ts";
+import { budgetFault, faults, forgottenFault, olderFault, restoringFaults } from "./faults.ts";
 import { hourFaults } from "./hour-faults.ts";
 import { createChance } from "./world.ts";
 
@@ -62,6 +62,7 @@ export const allFaults: typeof faults = {
   ...exportFaults,
   ...hourFaults,
   ...bucketFaults,
+  ...bucketLosses,
 };
 
 const drawnApart: readonly string[] = [
@@ -70,6 +71,7 @@ const drawnApart: readonly string[] = [
   forgottenFault,
   ...Object.keys(hourFaults),
   ...Object.keys(bucketFaults),
+  ...Object.keys(bucketLosses),
 ];
 
 /** Draws from a seed apart from the plan's other parts. */
@@ -89,6 +91,12 @@ const drawApart = (
     name: chance.pick(names),
   }));
 };
+
+const drawBucketFaults = (seed: number): Plan["faults"] => [
+  ...drawApart(seed, 0x6a09e667, Object.keys(bucketFaults), 0.9),
+  ...drawApart(seed, 0x1f83d9ab, restoringFaults, 1 / 2),
+  ...drawApart(seed, 0x5be0cd19, Object.keys(bucketLosses), 1 / 8),
+];
 
 /** Draws the plan of a seed. */
 export const drawPlan = ({ seed }: Pick<Course, "seed">): Plan => {
@@ -114,7 +122,7 @@ export const drawPlan = ({ seed }: Pick<Course, "seed">): Plan => {
       ...drawApart(seed, 0x2545f491, Object.keys(hourFaults), 1 / 2),
       ...drawApart(seed, 0x2c1b3c6d, [olderFault], 1 / 10),
       ...drawApart(seed, 0x510e527f, [forgottenFault], 1 / 10),
-      ...(store === "rows" ? [] : drawApart(seed, 0x6a09e667, Object.keys(bucketFaults), 0.9)),
+      ...(store === "rows" ? [] : drawBucketFaults(seed)),
     ],
     dropsWhenFull: chance.isLikely(0.3),
     hasFiles: chance.isLikely(filesShare),

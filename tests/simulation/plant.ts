@@ -1,7 +1,13 @@
 import type { Entropy } from "#kit/entropy.ts";
 import type { BackendFault } from "./backend.ts";
 import type { BucketFault } from "./bucket.ts";
-import type { AccountsFault, RegisterFault, SinkFault, WriterFault } from "./core.ts";
+import type {
+  AccountsFault,
+  AdoptionFault,
+  RegisterFault,
+  SinkFault,
+  WriterFault,
+} from "./core.ts";
 import type { ServerFault } from "./database.ts";
 import type { ReaderFault, SourceFault } from "./exporter.ts";
 import type { HostFault } from "./host.ts";
@@ -18,6 +24,7 @@ export interface Plant extends HostFault {
   source?: SourceFault;
   bucket?: BucketFault;
   writer?: WriterFault;
+  adoption?: AdoptionFault;
   reader?: ReaderFault;
   /** Of the names of objects. */
   nonces?: Entropy;

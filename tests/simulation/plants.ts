@@ -1,4 +1,5 @@
 import type { Plant } from "./plant.ts";
+import { adoptionPlants } from "./plants/adoption.ts";
 import { corePlants } from "./plants/cores.ts";
 import { hostPlants } from "./plants/hosts.ts";
 import { hourPlants } from "./plants/hours.ts";
@@ -11,5 +12,6 @@ export const plants: Readonly<Record<string, Plant>> = {
   ...corePlants,
   ...hourPlants,
   ...objectPlants,
+  ...adoptionPlants,
   ...storePlants,
 };

@@ -1,9 +1,11 @@
 /** The statements with which core notes queues and audits accounts, on the model of the server. */
 
 import type { QueueEnding } from "#proto/completeness/hour-state.ts";
-import { type DatabaseServer, queueRow } from "./database.ts";
+import { type DatabaseServer, queueRow, type Transaction } from "./database.ts";
 import { createExportStatements, type ExecuteStatement } from "./export-statements.ts";
-import { endQueueRow, noteQueue } from "./tables.ts";
+import { textsOf } from "./read-statements.ts";
+import type { Values } from "./sql-expressions.ts";
+import { endQueueRow, newCursor, noteQueue, storeCursor } from "./tables.ts";
 
 /** Creates the function that executes them, and those of exports; it throws for any other. */
 export const createQueueStatements = (server: DatabaseServer): ExecuteStatement => {
@@ -24,6 +26,21 @@ export const createQueueStatements = (server: DatabaseServer): ExecuteStatement 
         });
       return [];
     }
+    if (text.startsWith("insert into ingest_cursor ")) return insertCursors(server, open, params);
+    if (text.startsWith("select host_id, queue_id, cursor, session_id from ingest_cursor join "))
+      return cursorsOf(server, params);
+    if (text.startsWith("update ingest_cursor c set cursor = m.cursor, ")) {
+      const [now, moved] = params;
+      for (const { host, queue, cursor, session, lost } of JSON.parse(String(moved)))
+        server.write(open, ({ cursors }, xmin) => {
+          const row = cursors.get(queueRow({ hostId: host, queueHex: queue }));
+          const change = { cursor: Number(cursor), session, lost: lost ? Number(lost) : null };
+          if (row) storeCursor(row, change, { updatedAt: Date.parse(String(now)), xmin });
+        });
+      return [];
+    }
+    // Totals that decide nothing here.
+    if (/^insert into "ingest_gap"|^update "collector_health"/.test(text)) return [];
     if (text.startsWith("update ingest_queue set ended_at = $1::timestamptz, ending = $2, ")) {
       const end = { endedAt: Date.parse(String(params[0])), ending: params[1] as QueueEnding };
       const [hostId, ids] = params.slice(4).map(String);
@@ -49,4 +66,46 @@ export const createQueueStatements = (server: DatabaseServer): ExecuteStatement 
     server.write(open, ({ records }) => records.push(...events));
     return [];
   };
+};
+
+/** Returns the queues of two arrays, or of a list in JSON. */
+const queuesOf = (params: readonly unknown[]) => {
+  const [first, second] = params.map(String);
+  if (first?.startsWith("{")) {
+    const ids = textsOf(second ?? "");
+    return textsOf(first).map((hostId, at) => ({ hostId, queueHex: ids[at] ?? "" }));
+  }
+  const wanted = JSON.parse(second ?? "[]") as { host: string; queue: string }[];
+  return wanted.map(({ host, queue }) => ({ hostId: host, queueHex: queue }));
+};
+
+const cursorsOf = ({ tables }: DatabaseServer, params: readonly unknown[]): Values[] =>
+  queuesOf(params).map((queue) => {
+    const { cursor = 0, session = "", updatedAt = 0 } = tables.cursors.get(queueRow(queue)) ?? {};
+    return {
+      host_id: queue.hostId,
+      queue_id: Uint8Array.fromHex(queue.queueHex),
+      cursor: String(cursor),
+      session_id: session === "" ? null : Uint8Array.fromHex(session),
+      updated_at: new Date(updatedAt).toISOString(),
+    };
+  });
+
+/** Inserts cursors that are missing; with a time, it locks and returns them too. */
+const insertCursors = async (
+  server: DatabaseServer,
+  open: Transaction,
+  params: readonly unknown[],
+): Promise<Values[]> => {
+  const at = Date.parse(String(params[0]));
+  const isLocking = !Number.isNaN(at);
+  const names = queuesOf(params).map(queueRow).toSorted();
+  for (const name of names) {
+    if (isLocking) await server.lock(open, name);
+    server.write(open, ({ cursors }, xmin) => {
+      const updatedAt = isLocking ? at : server.now();
+      if (!cursors.has(name)) cursors.set(name, newCursor({ updatedAt, xmin }));
+    });
+  }
+  return isLocking ? cursorsOf(server, params) : [];
 };

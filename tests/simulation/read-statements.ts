@@ -44,7 +44,7 @@ export interface CopiedBlock {
 /** Returns the blocks of a COPY, of which the parts are the data of its messages; of an object that does not have its block, no envelope. */
 export const readCopiedBlocks = (
   parts: readonly Uint8Array[],
-  bucket: ReadonlyMap<string, Uint8Array>,
+  bucket: Pick<ReadonlyMap<string, Uint8Array>, "get">,
 ) => {
   const bytes = Buffer.concat(parts);
   const blocks: CopiedBlock[] = [];
@@ -79,7 +79,7 @@ export const readCopiedBlocks = (
   return blocks;
 };
 
-const envelopesIn = (block: StoredBlock, bucket: ReadonlyMap<string, Uint8Array>) => {
+const envelopesIn = (block: StoredBlock, bucket: Pick<ReadonlyMap<string, Uint8Array>, "get">) => {
   if (!isInObject(block)) return readStoredBlock(block, zstdCodec);
   const { encoding, offset, length, ...named } = decodeReference(block.data);
   const data = bucket.get(referencedName(named))?.subarray(offset, offset + length);

@@ -5,10 +5,10 @@ import { createDatabaseSession, type SessionNeeds, type Step } from "./database-
 import {
   type CursorRow,
   endQueueRow,
-  moveCursor,
   newCursor,
   noteForkOf,
   noteQueue,
+  storeCursor,
 } from "./tables.ts";
 import type { World } from "./world.ts";
 
@@ -66,15 +66,14 @@ export const createModelRegister = (
     update: ({ step }, queues, now) =>
       step((tx) => {
         for (const queue of queues) {
-          const session = queue.sessionId?.toHex();
+          const change = {
+            cursor: Number(queue.cursor),
+            session: queue.sessionId?.toHex(),
+            lost: queue.lost === null ? null : Number(queue.lost),
+          };
           server.write(tx, ({ cursors }, xmin) => {
             const row = cursors.get(keyOf(queue));
-            if (row === undefined) return;
-            const rangeLost = row.rangeLost + Number(queue.lost);
-            const { countedThrough } = row;
-            Object.assign(row, moveCursor(row, Number(queue.cursor)), session && { session });
-            if (queue.lost === null) row.countedThrough = countedThrough;
-            Object.assign(row, { rangeLost, updatedAt: now.getTime(), xmin });
+            if (row) storeCursor(row, change, { updatedAt: now.getTime(), xmin });
           });
         }
       }),

@@ -2,6 +2,8 @@
 
 import { isDiskUnwritable } from "#collector/queue/errors.ts";
 import { type ExportLag, findExportLags } from "#functions/store/export/lag.ts";
+import type { DamagedBlock } from "#functions/store/ingest/stored-envelope.ts";
+import { dayMs } from "#kit/clock.ts";
 import { judgeAccounts } from "./account-laws.ts";
 import { type Backend, createBackend, usualBackend } from "./backend.ts";
 import { type Bucket, createBucket } from "./bucket.ts";
@@ -16,8 +18,8 @@ import { createQueueFolder, removeFolder } from "./file-disk.ts";
 import { type SimulatedHost, startHost } from "./host.ts";
 import { judgeHours } from "./hour-laws.ts";
 import { createNetwork, type Network, wholeLink } from "./network.ts";
-import { judgeObjects } from "./object-laws.ts";
-import { type Breach, createOracle, type Oracle } from "./oracle.ts";
+import { judgeAdoption, judgeObjects, rangesLost } from "./object-laws.ts";
+import { type Breach, createOracle, isCopied, type Oracle } from "./oracle.ts";
 import { allFaults, type Course, drawPlan, faultsUntilMs, type Plan } from "./plan.ts";
 import type { Plant } from "./plant.ts";
 import { isTold, putBack } from "./queue-past.ts";
@@ -38,6 +40,8 @@ export interface Lab {
   backend: Backend;
   exporters: SimulatedExporter[];
   limits: ExportLimits;
+  /** What exporters have found damaged. */
+  damaged: readonly DamagedBlock[];
   watch: Watch;
   /** When the last source ends. */
   sourcesUntilMs: number;
@@ -106,7 +110,7 @@ export const simulate = (
     const lags = await readLags(lab);
     // The hour may have ended since.
     await untilAccounted(lab);
-    const { oracle, server, bucket, backend, exporters, limits, watch } = lab;
+    const { oracle, server, bucket, watch, ...exporting } = lab;
     const { tables } = server;
     const hasGoneBack = server.restores() > 0;
     const breaches = atRest.length > 0 ? atRest : [...judgeIngest(lab, stuck), ...watch.breaches()];
@@ -115,8 +119,11 @@ export const simulate = (
     const after = { tables, hosts: all, revoked, isBack: hasGoneBack, isUncounted };
     breaches.push(...judgeAccounts(after));
     breaches.push(...judgeHours({ ...after, copiesOf: oracle.copiesOf }, plant.hour));
-    breaches.push(...judgeExports({ tables, backend, exporters, limits, lags, hasGoneBack }));
+    const lost = bucket ? rangesLost(tables, bucket) : [];
+    breaches.push(...judgeExports({ ...exporting, tables, lags, hasGoneBack, lost }));
     if (bucket) breaches.push(...(await judgeObjects(tables, bucket, { hasGoneBack })));
+    if (bucket && hasGoneBack && drawn.store === "objects")
+      breaches.push(...(await settleObjects(lab, bucket)));
     for (const detail of server.unknown)
       breaches.unshift({ law: "the model knows each statement", detail });
     for (const { disk } of lab.hosts) if (disk.folder) removeFolder(disk.folder);
@@ -201,12 +208,24 @@ const readLags = async ({ world, server, delays }: Lab): Promise<ExportLag[]> =>
   return lags;
 };
 
+/** Lets core adopt what no host has asked for, and judges it: a name that was drawn is old a long time later, by every clock. */
+const settleObjects = async (lab: Lab, bucket: Bucket): Promise<Breach[]> => {
+  const { world, server, hosts } = lab;
+  const { discarded } = server;
+  world.leap(100 * dayMs);
+  await world.runUntil(world.now() + restMs);
+  const isSingle = (hostId: string) =>
+    !isCopied(hosts, hostId) &&
+    hosts.every(({ hostId: of, disk }) => of !== hostId || disk.restores + disk.damages === 0);
+  return judgeAdoption(server.tables, bucket, { discarded, isSingle });
+};
+
 const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   const { chance } = world;
   const oracle = createOracle();
   const network = createNetwork(world);
   const bucket = plan.store === "rows" ? undefined : createBucket(world, plant.bucket);
-  const server = createDatabaseServer(world, plant.server, bucket?.state.objects);
+  const server = createDatabaseServer(world, plant.server, bucket?.written);
   const delays: DatabaseDelays = { travelMs: [0, 3], commitMs: usualCommitMs };
   const revoked = new Map<string, number>();
   const { frameBytesMax } = plan;
@@ -249,7 +268,8 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     if (bucket === undefined) throw new Error("no telemetry is in a bucket");
     return bucket.open(client);
   };
-  const exporting = { backend, server, delays, limits, openBucket, fault: plant };
+  const damaged: DamagedBlock[] = [];
+  const exporting = { backend, server, delays, limits, openBucket, damaged, fault: plant };
   const exporter = (name: string) => startExporter(world, { name, ...exporting });
   const exporters = Array.from({ length: plan.exporters }, (_, index) =>
     exporter(`exporter ${index + 1}`),
@@ -273,6 +293,7 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     backend,
     exporters,
     limits,
+    damaged,
     sourcesUntilMs: shared.untilMs,
     revoke: (hostId) => {
       if (revoked.has(hostId)) return;

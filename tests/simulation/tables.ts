@@ -69,6 +69,18 @@ export const moveCursor = (row: CursorRow, cursor: number): Partial<CursorRow> =
   countedThrough: row.countedThrough === row.cursor ? cursor : row.countedThrough,
 });
 
+/** Stores the cursor of a queue that core has locked, and its session if it has one (`updateCursors`). */
+export const storeCursor = (
+  row: CursorRow,
+  change: { cursor: number; session: string | undefined; lost: number | null },
+  at: { updatedAt: number; xmin: number },
+): void => {
+  const { countedThrough, session } = row;
+  Object.assign(row, moveCursor(row, change.cursor), at, { session: change.session ?? session });
+  row.rangeLost += change.lost ?? 0;
+  if (change.lost === null) row.countedThrough = countedThrough;
+};
+
 /** A row of `ingest_queue`; times in milliseconds. */
 export interface QueueRow {
   firstSeenAt: number;
@@ -149,6 +161,8 @@ export interface Tables {
   forgottenObjects: Set<string>;
   /** The sequence of their ids. */
   lastObjectId: number;
+  /** `database_lineage`: when core last noticed a restore, and of how many. */
+  restored: { at: number; count: number };
   records: QueueRecord[];
   /** `ingest_account`. */
   accounts: Values[];
@@ -178,6 +192,7 @@ export const emptyTables = (): Tables => ({
   objects: new Map(),
   forgottenObjects: new Set(),
   lastObjectId: 0,
+  restored: { at: 0, count: 0 },
   records: [],
   accounts: [],
   volumes: new Map(),
