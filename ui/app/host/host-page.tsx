@@ -92,11 +92,14 @@ const Host = (props: { id: string }) => {
 /** What is known about a host: why it is in its state, its hours, its state beside its history, its certificates. */
 const HostParts = (props: { id: string; detail: FleetHealthDetail }) => {
   const { session } = usePageContext();
+  const isOpamp = () => props.detail.item.agent === "otelcol";
   return (
     <>
       <h2 class="visually-hidden">State</h2>
       <Reasons detail={props.detail} />
-      <HostHours id={props.id} />
+      <Show when={!isOpamp()}>
+        <HostHours id={props.id} />
+      </Show>
       <div class="host-columns stack">
         <div class="host-column stack">
           <h2 class="visually-hidden">What it reports</h2>
@@ -105,7 +108,7 @@ const HostParts = (props: { id: string; detail: FleetHealthDetail }) => {
         <History id={props.id} detail={props.detail} />
       </div>
       <Certificates id={props.id} />
-      <Show when={session()?.scopes.includes("admin")}>
+      <Show when={!isOpamp() && session()?.scopes.includes("admin")}>
         <Diagnostics id={props.id} />
       </Show>
     </>

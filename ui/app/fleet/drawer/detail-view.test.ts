@@ -1,11 +1,20 @@
 import { expect, it } from "vitest";
 import { type CertificateStatus, fleetConditions } from "#proto/fleet-health/vocabulary.ts";
+import type { AgentKind } from "#proto/values.ts";
 import { queueFigures } from "#tests/support/queue-figures.ts";
 import { adviceOn, hashLines, queueFacts } from "./detail-view.ts";
 
-const host = (reenrollment: "deny" | "replace", status: CertificateStatus) => ({
+const host = (
+  reenrollment: "deny" | "replace",
+  status: CertificateStatus,
+  agent: AgentKind = "svc-collector",
+) => ({
   policy: { id: "01920000-0000-7000-8000-000000000003", name: "web servers", reenrollment },
-  item: { certificate: { id: "", status, not_after: "", renew_after: "" }, forwarding: null },
+  item: {
+    agent,
+    certificate: { id: "", status, not_after: "", renew_after: "" },
+    forwarding: null,
+  },
 });
 
 it("has advice for every condition, with its commands marked", () => {
@@ -13,6 +22,11 @@ it("has advice for every condition, with its commands marked", () => {
     const advice = adviceOn(condition, host("deny", "active"));
     expect(advice.length).toBeGreaterThan(20);
     expect(advice.replaceAll(/`[^`]+`/g, "")).not.toMatch(/svc-|\d{3} \w+_/);
+  }
+  const opamp = fleetConditions.filter((condition) => condition !== "queue_at_risk");
+  for (const condition of opamp) {
+    const advice = adviceOn(condition, host("deny", "active", "otelcol"));
+    expect(advice).not.toContain("`svc-collector");
   }
 });
 

@@ -28,16 +28,34 @@ const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">
     "Records wait, are dropped, rejected or lost. Check that ingest accepts them (`svc-collector dead-letters` on the host), and that the queue is large enough. The timeline shows losses of a database restore.",
 };
 
+/** The advice that differs for an agent that speaks OpAMP. */
+const opampAdvice: Partial<typeof conditionAdvice> = {
+  enrolling: "Wait for its first message. If none comes, check the agent's log on the host.",
+  stale:
+    "Check that the host is up, the agent or its supervisor runs, and core is reachable from there.",
+  cert_expiring: "Check the renewal timer on the host: `systemctl status svc-opamp-renew.timer`.",
+  config_invalid:
+    "Core sends the agent the last config that it ran well. Publish a corrected config, and assign it.",
+  unsupported_version: "Upgrade the agent on the host.",
+};
+
+/** Returns which promises of core do not hold for a host's agent; empty when all do. */
+export const promises = ({ agent }: Pick<FleetHealthRow, "agent">): string =>
+  agent === "otelcol"
+    ? "Managed through OpAMP. Completeness: not proven for this agent, which reports neither a queue nor its renewals."
+    : "";
+
 /** The parts of a host's detail that decide how it can enroll again. */
 type AdvisedHost = Pick<FleetHealthDetail, "policy"> & {
-  item: Pick<FleetHealthRow, "certificate" | "forwarding">;
+  item: Pick<FleetHealthRow, "agent" | "certificate" | "forwarding">;
 };
 
 /** Returns the advice to an operator for a condition, commands between backticks. An enrollment is advised only where core accepts it. */
 export const adviceOn = (condition: FleetCondition, { policy, item }: AdvisedHost): string => {
   if (condition === "stale" && item.forwarding === "forwarding")
     return "The host still forwards. Check that it reaches core's API, and its clock: `svc-collector status` says why a heartbeat fails.";
-  if (condition !== "renewal_failed") return conditionAdvice[condition];
+  if (condition !== "renewal_failed")
+    return (item.agent === "otelcol" && opampAdvice[condition]) || conditionAdvice[condition];
   const failed = "An expired or rejected certificate does not renew by itself";
   if (item.certificate.status !== "active" || policy.reenrollment === "replace")
     return `${failed}: enroll the host again with a new bootstrap token.`;

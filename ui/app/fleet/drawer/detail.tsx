@@ -17,6 +17,7 @@ import {
   plainText,
 } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
+import { driftText } from "../table/row-view.ts";
 import { Volume } from "../volume/volume.tsx";
 import {
   adviceOn,
@@ -26,6 +27,7 @@ import {
   hashLines,
   isForwardingWell,
   processFacts,
+  promises,
   queueFacts,
   wasRecent,
 } from "./detail-view.ts";
@@ -45,8 +47,10 @@ export const HostName = (props: { host: FleetHealthRow; spelled: (text: string) 
           </>
         )}
       </Show>
-      {props.spelled(props.host.platform)} · collector {props.spelled(props.host.version)}
+      {props.spelled(props.host.platform)} · {props.spelled(props.host.agent_name ?? "collector")}{" "}
+      {props.spelled(props.host.version)}
     </p>
+    <Show when={promises(props.host)}>{(text) => <p class="quiet">{text()}</p>}</Show>
   </>
 );
 
@@ -111,7 +115,7 @@ export const Reported = (props: DetailProps) => {
           <Volume identityId={item().identity_id} />
         </Section>
       </Show>
-      <Section title="Config" note={inWords(item().config.drift)}>
+      <Section title="Config" note={driftText(item().config)}>
         <Hashes detail={props.detail} />
         <ConfigErrors errors={configNotes(props.detail)} label="Reported by the host" />
       </Section>

@@ -96,6 +96,25 @@ describe("a row of the table", () => {
     });
   });
 
+  it("claims nothing of an agent that speaks OpAMP which the agent does not report", () => {
+    const agent = { agent: "otelcol", agent_name: "otelcol-contrib", incomplete_hours: 0 } as const;
+    const config = { ...healthy.config, desired_config_hash: other } as const;
+    const row = {
+      ...healthy,
+      ...agent,
+      queue: queueFigures(),
+      renewal: { status: "not_configured", last_error: null },
+      config: { ...config, drift: "on_last_known_good" as const },
+    };
+    expect(rowView(row, now)).toMatchObject({
+      platform: "otelcol-contrib · linux/amd64",
+      queue: "not reported",
+      renewal: "",
+      drift: "rolled back from bccccc",
+      plain: { completeness: { text: "not proven" } },
+    });
+  });
+
   it("writes the date of a time on another day, and what waits for long", () => {
     const queue = { ...healthy.queue, bytes: 1_048_575, oldest_record_age_seconds: 60 };
     expect(

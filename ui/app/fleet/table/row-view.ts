@@ -1,5 +1,6 @@
 import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import { type Drift, severityOf } from "#proto/fleet-health/vocabulary.ts";
+import { agentPromises } from "#proto/values.ts";
 import { isUnusual, unusualVolume } from "#proto/volume.ts";
 import {
   evidenceParts,
@@ -46,10 +47,12 @@ interface Cell {
   tone?: Tone;
 }
 
-const hoursCell = ({ incomplete_hours: hours }: FleetHealthRow): Cell =>
-  hours
+const hoursCell = ({ agent, incomplete_hours: hours }: FleetHealthRow): Cell => {
+  if (agentPromises[agent].completeness === "not_proven") return { text: "not proven" };
+  return hours
     ? { text: `${formatCountOf(hours, "hour")} incomplete`, tone: "warn" }
     : { text: hours === 0 ? "complete" : "" };
+};
 
 const volumeCell = ({ volume }: FleetHealthRow): Cell => {
   const text = volume === undefined ? "" : formatBytes(volume.day_bytes);
@@ -155,14 +158,14 @@ const nameView = (row: FleetHealthRow) => {
     subnet: row.subnet ?? "",
     version: plainName(row.version),
     versionTone,
-    platform: plainName(row.platform),
+    platform: plainName([row.agent_name, row.platform].filter(Boolean).join(" · ")),
   };
 };
 
 const configView = ({ config }: FleetHealthRow) => {
   const hashes = hashViews(config);
   return {
-    drift: inWords(config.drift),
+    drift: driftText(config),
     driftTone: driftTones[config.drift] ?? "quiet",
     /** Desired, running, last known good. */
     hashes,
@@ -170,6 +173,12 @@ const configView = ({ config }: FleetHealthRow) => {
     hashesRead: hashes.map(({ label, text }) => `${label} ${text}`).join(", "),
   };
 };
+
+/** Returns how a host's config relates to the desired one; a rollback names the config that the host could not run. */
+export const driftText = ({ drift, desired_config_hash: desired }: FleetHealthRow["config"]) =>
+  drift === "on_last_known_good" && desired
+    ? `rolled back from ${desired.slice(0, 6)}`
+    : inWords(drift);
 
 /** Returns the three hashes of a config by their names. */
 export const configHashes = ({
@@ -229,7 +238,7 @@ const ageView = (at: string | null, { now, zone, isPast }: AgeTerms): AgeView =>
 /** Records wait for their batch; only a longer wait is shown. */
 const oldestSecondsShown = 60;
 
-const queueView = ({ queue, conditions }: FleetHealthRow) => {
+const queueView = ({ agent, queue, conditions }: FleetHealthRow) => {
   const {
     bytes,
     max_bytes: bytesMax,
@@ -237,8 +246,10 @@ const queueView = ({ queue, conditions }: FleetHealthRow) => {
     dropped_records_total: dropped,
   } = queue;
   const deadLetters = queue.dead_letters ?? 0;
-  if (bytes === null || bytesMax === null)
-    return { queuePercent: -1, queue: "unknown", queueDetail: "", queueTone: "quiet" } as const;
+  if (bytes === null || bytesMax === null) {
+    const text = agentPromises[agent].hasQueue ? "unknown" : "not reported";
+    return { queuePercent: -1, queue: text, queueDetail: "", queueTone: "quiet" } as const;
+  }
   const details = [
     dropped === null || dropped === 0 ? "" : `${formatCount(dropped)} dropped`,
     deadLetters === 0 ? "" : `${formatCount(deadLetters)} rejected`,
@@ -276,12 +287,14 @@ const certificateView = (
 };
 
 const renewalView = ({
+  agent,
   renewal,
   successor,
 }: FleetHealthRow): { renewal: string; renewalTone: Tone } => {
   if (successor !== null) return { renewal: "successor issued", renewalTone: "ok" };
   const { status, last_error: error } = renewal;
-  if (status === null || status === "ok") return { renewal: "", renewalTone: "quiet" };
+  if (status === null || status === "ok" || agent === "otelcol")
+    return { renewal: "", renewalTone: "quiet" };
   const words = status === "not_configured" ? "renewal not configured" : `renewal ${status}`;
   const tones: Partial<Record<typeof status, Tone>> = { failed: "crit", retrying: "warn" };
   return {
