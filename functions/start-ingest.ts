@@ -24,12 +24,14 @@ import { objectSweepMs, sweepObjects } from "./jobs/sweep-objects.ts";
 import type { CoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
 import type { TlsMaterial } from "./node/follow-files.ts";
+import { type AgentSockets, createAgentSockets } from "./node/ingest/agent-sockets.ts";
 import { handshakesOf } from "./node/ingest/handshake-limits.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest/ingest-listener.ts";
 import { type OpenedObjects, openSink } from "./node/ingest/open-sink.ts";
 import type { Metrics } from "./node/metrics.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor } from "./node/run-configured.ts";
+import { createAgentRegister } from "./opamp/create-agent-register.ts";
 
 const partitionIntervalMs = 3_600_000;
 const budgetIntervalMs = budgetCheckSeconds * 1_000;
@@ -115,6 +117,12 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
   };
 };
 
+/** Creates the sockets of agents; none without a signer, since then core enrolls no host. */
+const createAgents = (core: Core, { routes }: Ingest): AgentSockets | undefined =>
+  core.signer === null
+    ? undefined
+    : createAgentSockets({ ...core, register: createAgentRegister(core), ingest: routes });
+
 /** Returns the jobs of objects: of those that this core writes, and of those that an earlier one has written. */
 const objectJobsOf = (core: Core, opened: OpenedObjects): Job[] => [
   ["objects", objectSweepMs, () => sweepObjects({ ...opened?.adopter, ...core })],
@@ -160,6 +168,8 @@ const openListener = (core: Core, { config, tls, routes }: StartNeeds, ingest: I
   const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
   const managementPaths = new Set(management.map(({ path }) => path));
   const { host, port } = config;
+  const agents = createAgents(core, ingest);
+  if (agents) ingest.directed.add(agents.direct);
   return listenFor("SVC_INGEST_GRPC_ADDR", () =>
     startIngestListener({
       host,
@@ -168,6 +178,7 @@ const openListener = (core: Core, { config, tls, routes }: StartNeeds, ingest: I
       ingest: ingest.routes,
       app,
       managementPaths,
+      agents,
       clock: core.clock,
       log: core.log,
       handshakes: handshakesOf(config.handshakesOfAddress),

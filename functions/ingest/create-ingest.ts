@@ -88,12 +88,20 @@ export const createIngest = (needs: IngestNeeds) => {
     statuses,
     limits: frameLimitsOf(needs),
   });
+  const directed = new Set([statuses.direct]);
   return {
+    /** Receive the directives to hosts. */
+    directed,
     /** For the listener. */
     routes,
     /** Ends open streams on expiry and revocation, and overdue messages, until the signal aborts. */
     async watch(signal: AbortSignal) {
-      const on = { revoked: streams.triggerRecheck, directive: statuses.direct };
+      const on: IngestNotifications = {
+        revoked: streams.triggerRecheck,
+        directive: (directive) => {
+          for (const direct of directed) direct(directive);
+        },
+      };
       await needs.listen?.(on).catch((err: unknown) => {
         log.warn({ err }, "notifications failed; streams are rechecked every 2 s");
       });

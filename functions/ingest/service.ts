@@ -41,7 +41,12 @@ import {
   callerKey,
   callerOf,
 } from "./admission.ts";
-import { type ByteBudget, type IncompleteMessages, reserveOnce } from "./byte-budget.ts";
+import {
+  type ByteBudget,
+  type IncompleteMessages,
+  type Reception,
+  reserveOnce,
+} from "./byte-budget.ts";
 import { toConnectError } from "./connect-error.ts";
 import { acceptedEncodings, examineSent } from "./examine-block.ts";
 import { ackBytes, checkClaims, type ExaminedFrame, type FrameLimits } from "./examine-frame.ts";
@@ -98,6 +103,16 @@ export interface SharedWithFastPath {
   bytesMax: number;
   /** Bounds its output before it makes it. */
   gzip: Compression;
+}
+
+/** An admitted agent on a socket of its own. */
+export interface EnteredAgent {
+  caller: Caller;
+  stream: OpenStream;
+  /** Counts the bytes that core holds for it. */
+  reception: Reception;
+  /** Removes it; idempotent. */
+  leave(): void;
 }
 
 /** Options for the adapter that serves the routes: limits that Connect itself must enforce, and the gate before any body is read. */
@@ -222,6 +237,17 @@ export const createIngestRoutes = (needs: IngestDependencies) => {
     refused: count,
     /** Reserves bytes for a body of a management request, in the budget of frames. Returns their release, or null beyond the budget. */
     reserve: (bytes: number) => reserveOnce(budget, bytes),
+    /** Admits an agent, whose socket ends as a stream does. Throws a Problem. */
+    async enterAgent(certificate: CallerCertificate | undefined): Promise<EnteredAgent> {
+      const caller = await admission.admit(certificate, "otelcol");
+      const stream = streams.enter(caller);
+      const left = new AbortController();
+      const leave = () => {
+        stream.leave();
+        left.abort();
+      };
+      return { caller, stream, reception: incomplete.begin(caller.identity, left.signal), leave };
+    },
     async requestGate(context: HandlerContext) {
       const caller = await admit(context.values.get(callerCertificateKey));
       context.values.set(callerKey, caller);

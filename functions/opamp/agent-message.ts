@@ -2,6 +2,7 @@ import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/p
 import {
   type AgentToServer,
   AgentToServerSchema,
+  type ServerErrorResponseSchema,
   ServerErrorResponseType,
   type ServerToAgent,
   ServerToAgentSchema,
@@ -42,47 +43,45 @@ const readMessage = (bytes: Uint8Array): AgentToServer => {
 /** A ServerToAgent message before it is encoded. */
 export type AgentAnswer = Exclude<MessageInitShape<typeof ServerToAgentSchema>, ServerToAgent>;
 
-/** Encodes a message to an agent. */
-export const encodeAnswer = (answer: AgentAnswer): Uint8Array<ArrayBuffer> =>
-  toBinary(ServerToAgentSchema, create(ServerToAgentSchema, answer)) as Uint8Array<ArrayBuffer>;
-
-const isRequestFault: Partial<Record<ProblemKind, true>> = {
-  malformed: true,
-  invalid: true,
-  too_large: true,
-  conflict: true,
+/** Encodes a message to an agent. Throws for one over the limit, which core never sends. */
+export const encodeAnswer = (answer: AgentAnswer): Uint8Array<ArrayBuffer> => {
+  const bytes = toBinary(ServerToAgentSchema, create(ServerToAgentSchema, answer));
+  if (bytes.length > agentMessageBytesMax) throw new Error("a message to an agent is too large");
+  return bytes as Uint8Array<ArrayBuffer>;
 };
 
-/** Returns the answer to a message that core cannot process: whether the agent may send it again, and when. */
-export const refusalOf = (
-  problem: Problem,
-  instanceUid: Uint8Array = new Uint8Array(),
-): AgentAnswer => {
-  const { detail = problem.code, retryAfterSeconds } = problem.options;
-  const errorMessage = detail === problem.code ? detail : `${problem.code}: ${detail}`;
-  if (isRequestFault[problem.kind])
-    return {
-      instanceUid,
-      errorResponse: {
-        type: ServerErrorResponseType.ServerErrorResponseType_BadRequest,
-        errorMessage,
-      },
-    };
+const { ServerErrorResponseType_BadRequest, ServerErrorResponseType_Unavailable } =
+  ServerErrorResponseType;
+
+/** The type of the error of each kind of problem; another kind is of an unknown type. */
+const errorTypes: Partial<Record<ProblemKind, ServerErrorResponseType>> = {
+  malformed: ServerErrorResponseType_BadRequest,
+  invalid: ServerErrorResponseType_BadRequest,
+  too_large: ServerErrorResponseType_BadRequest,
+  throttled: ServerErrorResponseType_Unavailable,
+  timeout: ServerErrorResponseType_Unavailable,
+  unavailable: ServerErrorResponseType_Unavailable,
+};
+
+/** The shortest interval of retries that the specification recommends. */
+const retrySeconds = 30;
+
+/** Returns the message that says that core cannot process a message: whether the agent may send it again, and when. */
+export const refusalMessage = (problem: Problem, instanceUid = new Uint8Array()) =>
+  encodeAnswer({ instanceUid, errorResponse: errorOf(problem) });
+
+const errorOf = (problem: Problem): AgentAnswer["errorResponse"] => {
+  const { code, kind, options } = problem;
+  const { detail = code, retryAfterSeconds = retrySeconds } = options;
+  const type = errorTypes[kind] ?? ServerErrorResponseType.ServerErrorResponseType_Unknown;
+  const retryAfterNanoseconds = BigInt(Math.ceil(retryAfterSeconds)) * 1_000_000_000n;
+  const Details: MessageInitShape<typeof ServerErrorResponseSchema>["Details"] = {
+    case: "retryInfo",
+    value: { retryAfterNanoseconds },
+  };
   return {
-    instanceUid,
-    errorResponse: {
-      type: ServerErrorResponseType.ServerErrorResponseType_Unavailable,
-      errorMessage,
-      Details: {
-        case: "retryInfo",
-        value: {
-          retryAfterNanoseconds:
-            BigInt(Math.ceil(retryAfterSeconds ?? retrySeconds)) * 1_000_000_000n,
-        },
-      },
-    },
+    type,
+    errorMessage: detail === code ? code : `${code}: ${detail}`,
+    ...(type === ServerErrorResponseType_Unavailable && { Details }),
   };
 };
-
-/** The shortest interval that the specification recommends. */
-const retrySeconds = 30;

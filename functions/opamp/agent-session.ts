@@ -1,8 +1,8 @@
 /**
  * The exchange with one agent. Invariants:
- * - Core requests the full state when it has missed a message, but at most once in `fullStateMs`, whatever the agent sends.
+ * - Core requests the full status when it has missed a message, but at most once in `fullStatusMs`, whatever the agent sends.
  * - Core sends an agent only what the agent's capabilities accept.
- * - The messages of a session are processed one after the other, and each is answered.
+ * - After a message that core could not process it requests the full status.
  */
 import { equalBytes } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
@@ -17,15 +17,20 @@ import {
   ServerToAgentFlags,
 } from "#proto/gen/opamp/v1/opamp_pb.js";
 import { Problem } from "../problems.ts";
-import { type AgentAnswer, decodeAgentMessage, encodeAnswer, refusalOf } from "./agent-message.ts";
+import {
+  type AgentAnswer,
+  decodeAgentMessage,
+  encodeAnswer,
+  refusalMessage,
+} from "./agent-message.ts";
 import type { AgentFile, AgentOffer } from "./agent-register.ts";
 import { hasStatus } from "./merge-message.ts";
 
 /** Messages of an identity, at once and then per second. Above it, core answers that it is unavailable. */
 export const agentTurns = { burst: 200, perSecond: 20 };
 
-/** The shortest time between two requests for the full state. */
-const fullStateMs = 10_000;
+/** The shortest time between two requests for the full status. */
+const fullStatusMs = 10_000;
 
 /** What core does as a server (ServerCapabilities of the specification). */
 const serverCapabilities = BigInt(
@@ -49,13 +54,21 @@ interface SessionNeeds {
   onFailure(cause: unknown): void;
 }
 
-/** Creates the session of a socket, or of one poll. */
+/** The answer to a message, encoded, and why core could not process it. */
+interface Reply {
+  answer: Uint8Array<ArrayBuffer>;
+  fault?: Problem;
+}
+
+/** The exchange with one agent. */
+export type AgentSession = ReturnType<typeof createAgentSession>;
+
+/** Creates the session of a socket, or of one poll. Its messages must be given one after the other. */
 export const createAgentSession = (needs: SessionNeeds) => {
   const { identity, file, turns, clock, isPoll } = needs;
   let last = file.last;
   let isFirst = true;
-  let fullStateAt = Number.NEGATIVE_INFINITY;
-  let assignedUid: Uint8Array | undefined;
+  let fullStatusAt = Number.NEGATIVE_INFINITY;
 
   /** Reports whether core lacks parts of the agent's status after this message. */
   const lacksStatus = (message: AgentToServer): boolean => {
@@ -65,94 +78,139 @@ export const createAgentSession = (needs: SessionNeeds) => {
     const isBare = message.sequenceNum === 0n && !hasStatus(message);
     return !isBare && message.sequenceNum !== last.sequenceNum + 1n;
   };
-  const mayRequestFullState = (): boolean => {
+  const mayRequestFullStatus = (): boolean => {
     const now = clock.monotonic();
-    if (now - fullStateAt < fullStateMs) return false;
-    fullStateAt = now;
+    if (now - fullStatusAt < fullStatusMs) return false;
+    fullStatusAt = now;
     return true;
   };
   const note = ({ instanceUid, sequenceNum, capabilities }: AgentToServer) => {
+    const before = last && equalBytes(last.instanceUid, instanceUid) ? last : undefined;
     last = {
-      instanceUid,
-      sequenceNum: sequenceNum || (last?.sequenceNum ?? 0n),
-      capabilities: capabilities || (last?.capabilities ?? 0n),
+      // A copy: its own would keep the whole message.
+      instanceUid: before?.instanceUid ?? Uint8Array.from(instanceUid),
+      sequenceNum: sequenceNum || before?.sequenceNum || 0n,
+      capabilities: capabilities || before?.capabilities || 0n,
     };
   };
   const accepts = (capability: AgentCapabilities): boolean =>
     ((last?.capabilities ?? 0n) & BigInt(capability)) !== 0n;
 
-  /** Returns what this agent accepts of an offer. */
-  const acceptedOf = (offer: AgentOffer): AgentAnswer => ({
-    ...(offer.remoteConfig &&
-      accepts(AgentCapabilities.AgentCapabilities_AcceptsRemoteConfig) && {
-        remoteConfig: offer.remoteConfig,
-      }),
-    ...(offer.connectionSettings && { connectionSettings: offer.connectionSettings }),
-    ...(offer.needsAvailableComponents && {
-      flags: BigInt(ServerToAgentFlags.ServerToAgentFlags_ReportAvailableComponents),
-    }),
-  });
-  const answerOf = (instanceUid: Uint8Array, offer: AgentOffer, lacks: boolean): AgentAnswer => {
-    const capabilities = isFirst ? serverCapabilities : 0n;
+  /** Returns the message with what this agent accepts of an offer. */
+  const answerOf = (instanceUid: Uint8Array, offer: AgentOffer, flag = 0): AgentAnswer => {
+    const { remoteConfig, connectionSettings, needsAvailableComponents, restart } = offer;
+    const to = { instanceUid, capabilities: isFirst ? serverCapabilities : 0n };
     // The agent ignores everything else in a command.
-    if (offer.restart && accepts(AgentCapabilities.AgentCapabilities_AcceptsRestartCommand))
-      return { instanceUid, capabilities, command: { type: CommandType.CommandType_Restart } };
-    const accepted = acceptedOf(offer);
-    const full =
-      lacks && mayRequestFullState()
-        ? BigInt(ServerToAgentFlags.ServerToAgentFlags_ReportFullState)
-        : 0n;
+    if (restart && accepts(AgentCapabilities.AgentCapabilities_AcceptsRestartCommand))
+      return { ...to, command: { type: CommandType.CommandType_Restart } };
+    const components = needsAvailableComponents
+      ? ServerToAgentFlags.ServerToAgentFlags_ReportAvailableComponents
+      : 0;
+    const acceptsConfig = accepts(AgentCapabilities.AgentCapabilities_AcceptsRemoteConfig);
     return {
-      instanceUid,
-      capabilities,
-      ...accepted,
-      flags: (accepted.flags ?? 0n) | full,
-      ...(assignedUid && { agentIdentification: { newInstanceUid: assignedUid } }),
+      ...to,
+      flags: BigInt(components | flag),
+      ...(remoteConfig && acceptsConfig && { remoteConfig }),
+      ...(connectionSettings && { connectionSettings }),
     };
   };
-
-  const process = async (message: AgentToServer): Promise<AgentAnswer> => {
-    const { instanceUid } = message;
-    const requestsUid =
-      (message.flags & BigInt(AgentToServerFlags.AgentToServerFlags_RequestInstanceUid)) !== 0n;
-    assignedUid = requestsUid ? newInstanceUid(needs) : undefined;
-    // From now on the agent has the assigned one.
-    if (assignedUid) message.instanceUid = assignedUid;
-    const lacks = lacksStatus(message);
-    const isUnknown = lacks && last === undefined;
-    note(message);
-    if (message.agentDisconnect) {
-      await file.disconnected();
-      return answerOf(instanceUid, {}, false);
-    }
-    let offer: AgentOffer = {};
-    // Of an agent that core does not know, a part says nothing.
-    if (hasStatus(message) && !isUnknown) offer = await file.take(message);
-    else if (isPoll && !isUnknown) offer = await file.seen(message.sequenceNum);
-    if (offer.isUidTaken) assignedUid = newInstanceUid(needs);
-    return answerOf(instanceUid, offer, lacks);
+  const assign = (uid: Uint8Array): AgentAnswer["agentIdentification"] => {
+    if (last) last = { ...last, instanceUid: uid };
+    return { newInstanceUid: uid };
   };
 
+  const take = async (message: AgentToServer): Promise<AgentOffer> => {
+    if (hasStatus(message)) return file.take(message);
+    return isPoll ? file.seen(message.sequenceNum) : {};
+  };
+  const process = async (message: AgentToServer): Promise<AgentAnswer> => {
+    const { instanceUid, flags } = message;
+    const requestsUid = flags & BigInt(AgentToServerFlags.AgentToServerFlags_RequestInstanceUid);
+    // From now on the agent has the assigned one.
+    if (requestsUid) message.instanceUid = newInstanceUid(needs);
+    const lacks = lacksStatus(message);
+    // Of an agent that core does not know, a part says nothing.
+    const isUnknown = lacks && last === undefined;
+    if (!isUnknown) note(message);
+    if (message.agentDisconnect) {
+      await file.disconnected();
+      return answerOf(instanceUid, {});
+    }
+    const offer = isUnknown ? {} : await take(message);
+    const flag =
+      lacks && mayRequestFullStatus() ? ServerToAgentFlags.ServerToAgentFlags_ReportFullState : 0;
+    const answer = answerOf(instanceUid, offer, flag);
+    if (requestsUid) answer.agentIdentification = { newInstanceUid: message.instanceUid };
+    else if (offer.isUidTaken) answer.agentIdentification = assign(newInstanceUid(needs));
+    return answer;
+  };
+
+  const refuse = (error: unknown, instanceUid?: Uint8Array<ArrayBuffer>): Reply => {
+    const fault = error instanceof Problem ? error : new Problem("internal", { cause: error });
+    if (fault !== error) needs.onFailure(error);
+    return { answer: refusalMessage(fault, instanceUid), fault };
+  };
+  const read = (bytes: Uint8Array): AgentToServer => {
+    const message = decodeAgentMessage(bytes);
+    if (!turns.take(identity))
+      throw new Problem("rate_limited", { retryAfterSeconds: turns.waitMs(identity) / 1_000 });
+    return message;
+  };
+  /** Reports whether a message on a socket needs nothing but an acknowledgement. */
+  const isHeartbeat = (message: AgentToServer): boolean =>
+    !isPoll &&
+    !isFirst &&
+    message.flags === 0n &&
+    message.agentDisconnect === undefined &&
+    message.connectionSettingsRequest === undefined &&
+    !hasStatus(message) &&
+    !lacksStatus(message);
+
   return {
-    /** Answers an encoded message. Never rejects. */
-    async receive(
-      bytes: Uint8Array,
-    ): Promise<{ answer: Uint8Array<ArrayBuffer>; fault?: Problem }> {
-      let instanceUid: Uint8Array | undefined;
+    /** Answers an encoded message; a heartbeat on a socket at once. Never rejects. */
+    receive(bytes: Uint8Array): Reply | Promise<Reply> {
+      let message: AgentToServer;
       try {
-        const message = decodeAgentMessage(bytes);
-        ({ instanceUid } = message);
-        if (!turns.take(identity))
-          throw new Problem("rate_limited", { retryAfterSeconds: turns.waitMs(identity) / 1_000 });
-        const answer = await process(message);
-        isFirst = false;
-        return { answer: encodeAnswer(answer) };
+        message = read(bytes);
       } catch (error) {
-        const fault = error instanceof Problem ? error : new Problem("internal", { cause: error });
-        if (fault !== error) needs.onFailure(error);
-        return { answer: encodeAnswer(refusalOf(fault, instanceUid)), fault };
+        return refuse(error);
       }
+      const { instanceUid } = message;
+      if (isHeartbeat(message)) {
+        note(message);
+        return { answer: encodeAnswer({ instanceUid }) };
+      }
+      return process(message).then(
+        (answer) => {
+          isFirst = false;
+          return { answer: encodeAnswer(answer) };
+        },
+        (error: unknown) => {
+          last = undefined;
+          return refuse(error, instanceUid as Uint8Array<ArrayBuffer>);
+        },
+      );
     },
+    /** Counts a heartbeat of a socket. Returns the message with what core has for the agent; undefined for nothing. */
+    async offer(): Promise<Uint8Array<ArrayBuffer> | undefined> {
+      if (isFirst || last === undefined) return undefined;
+      const offer = await file.seen();
+      const answer = answerOf(last.instanceUid, offer);
+      const { flags, remoteConfig, connectionSettings, command } = answer;
+      return flags || remoteConfig || connectionSettings || command
+        ? encodeAnswer(answer)
+        : undefined;
+    },
+    /** Returns the message that assigns another `instance_uid`. */
+    reassign: (): Uint8Array<ArrayBuffer> | undefined =>
+      last &&
+      encodeAnswer({
+        instanceUid: last.instanceUid,
+        agentIdentification: assign(newInstanceUid(needs)),
+      }),
+    /** The newest `instance_uid`. */
+    uid: () => last?.instanceUid,
+    cloneSuspected: file.cloneSuspected,
   };
 };
 

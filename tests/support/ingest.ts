@@ -8,6 +8,7 @@ import { createFastPath } from "#functions/ingest/fast-path/create-fast-path.ts"
 import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
 import { readTlsFiles } from "#functions/node/follow-files.ts";
+import { createAgentSockets } from "#functions/node/ingest/agent-sockets.ts";
 import {
   type IngestListenerOptions,
   ingestPeerOf,
@@ -15,6 +16,7 @@ import {
 } from "#functions/node/ingest/ingest-listener.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { loadFiles } from "#functions/node/reload-files.ts";
+import type { AgentRegister } from "#functions/opamp/agent-register.ts";
 import {
   areCertificatesActive,
   findCertificateStates,
@@ -67,6 +69,8 @@ export const startTestIngest = async (
     /** The sink of PostgreSQL by default. */
     sink?: (needs: PostgresSinkNeeds) => Sink | Promise<Sink>;
     listener?: Partial<IngestListenerOptions>;
+    /** Of agents that speak OpAMP; they do not connect without it. */
+    register?: AgentRegister;
     database?: TestDatabase;
     ca?: TestCa;
   } = {},
@@ -149,6 +153,16 @@ export const startTestIngest = async (
   });
   const paths = Object.values(files);
   const tls = await loadFiles({ name: "ingest TLS", paths, log, load: () => readTlsFiles(files) });
+  const agents =
+    options.register &&
+    createAgentSockets({
+      register: options.register,
+      clock: options.needs?.clock ?? systemClock,
+      entropy: systemEntropy,
+      log,
+      ingest: ingest.routes,
+    });
+  if (agents) ingest.directed.add(agents.direct);
   const listener = await startIngestListener({
     host: "127.0.0.1",
     port: 0,
@@ -156,6 +170,7 @@ export const startTestIngest = async (
     ingest: ingest.routes,
     app,
     managementPaths: new Set(),
+    agents,
     clock: systemClock,
     log,
     ...options.listener,
@@ -171,6 +186,7 @@ export const startTestIngest = async (
     /** Issues another certificate for `localhost`. */
     issueServer,
     ingest,
+    agents,
     listener,
     database,
     connection,

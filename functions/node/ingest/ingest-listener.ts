@@ -2,7 +2,7 @@
  * The ingest listener: one HTTP/2 port with mutual TLS for the ingest service and for the management requests of collectors. It serves
  * HTTP/1.1 clients too. The TLS certificate alone identifies the caller; headers do not.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { type IncomingMessage, ServerResponse } from "node:http";
 import {
   createSecureServer,
   type Http2SecureServer,
@@ -20,6 +20,7 @@ import { callerCertificateKey } from "#functions/ingest/admission.ts";
 import { directBodiesKey } from "#functions/ingest/direct-bodies.ts";
 import type { IngestRoutes } from "#functions/ingest/service.ts";
 import { Problem } from "#functions/problems.ts";
+import { databaseProblem } from "#functions/store/database/problem.ts";
 import type { Clock } from "#kit/clock.ts";
 import { containFailures } from "#kit/contain-failures.ts";
 import { managementBytesMax } from "#proto/management/proof.ts";
@@ -31,6 +32,7 @@ import {
   startListening,
 } from "../http/http-listener.ts";
 import type { Reloaded } from "../reload-files.ts";
+import { type AgentSockets, agentPath } from "./agent-sockets.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
 import {
   type CallerLimits,
@@ -56,6 +58,8 @@ export interface IngestListenerOptions {
   log: { warn(fields: object, message: string): void };
   /** The paths that `app` serves, whose callers need an active certificate row. */
   managementPaths: ReadonlySet<string>;
+  /** Without them no agent of another maker connects. */
+  agents?: AgentSockets | undefined;
   /** In place of the defaults. */
   handshakes?: Partial<HandshakeLimits>;
   callers?: Partial<CallerLimits>;
@@ -132,6 +136,7 @@ export const startIngestListener = async (options: IngestListenerOptions) => {
   const beginManagement = (arrival: Arrival, connection: Connection): Problem | undefined => {
     const fault = connection.rowFault();
     if (fault !== undefined) return new Problem(fault);
+    if (arrival.isUpgrade) return undefined;
     const release = ingest.reserve(managementBytesMax);
     if (release === null) return new Problem("overloaded");
     const timer = setTimeout(() => {
@@ -191,6 +196,7 @@ export const startIngestListener = async (options: IngestListenerOptions) => {
       connection,
     );
   });
+  if (options.agents) serveUpgrades(server, { agents: options.agents, http1, receive, refuse });
   const [serveCompatibly] = server.listeners("stream");
   server.removeAllListeners("stream");
   server.on("stream", (stream: ServerHttp2Stream, headers, flags, rawHeaders) => {
@@ -210,7 +216,10 @@ export const startIngestListener = async (options: IngestListenerOptions) => {
   });
   const port = await startListening(server, options);
   options.tls.subscribe((material) => server.setSecureContext({ ...material, ...tlsSettings }));
-  const checks = setInterval(connections.check, checkMs);
+  const checks = setInterval(() => {
+    connections.check();
+    options.agents?.check();
+  }, checkMs);
   checks.unref();
 
   return {
@@ -232,6 +241,54 @@ export const startIngestListener = async (options: IngestListenerOptions) => {
     },
   };
 };
+
+/** Serves requests of agents to upgrade to WebSocket, with the checks of every request. Others are served as if they did not ask for it. */
+const serveUpgrades = (
+  server: Http2SecureServer,
+  {
+    agents,
+    http1,
+    receive,
+    refuse,
+  }: {
+    agents: AgentSockets;
+    http1: WeakMap<object, Connection>;
+    receive(arrival: Arrival, connection: Connection): void;
+    refuse(exchange: Exchange, problem: Problem): void;
+  },
+) => {
+  const shouldUpgradeCallback = ({ url, headers }: IncomingMessage) =>
+    url === agentPath && headers.upgrade?.toLowerCase() === "websocket";
+  Object.assign(server, { shouldUpgradeCallback });
+  server.on("upgrade", (request: IncomingMessage, socket: TLSSocket, head: Buffer) => {
+    socket.on("error", () => undefined);
+    const connection = http1.get(socket);
+    if (connection === undefined) return void socket.destroy();
+    const exchange = () => exchangeOfUpgrade(request, socket);
+    const serve = () =>
+      void agents.upgrade({ request, socket, head }, connection).catch((error: unknown) => {
+        if (!socket.destroyed) refuse(exchange(), problemOf(error));
+      });
+    const isRead = () => true;
+    receive(
+      { path: agentPath, lifetime: socket, isUpgrade: true, isRead, exchange, serve },
+      connection,
+    );
+  });
+};
+
+/** Returns the exchange of a request to upgrade, whose response closes the connection. */
+const exchangeOfUpgrade = (request: IncomingMessage, socket: TLSSocket): Exchange => {
+  const response = new ServerResponse(request);
+  response.assignSocket(socket);
+  response.once("finish", () => socket.destroySoon());
+  return { request, response };
+};
+
+const problemOf = (error: unknown): Problem =>
+  error instanceof Problem
+    ? error
+    : (databaseProblem(error) ?? new Problem("internal", { cause: error }));
 
 /** Creates the server, which responds to unreadable requests, and survives failures of its connections. */
 const createServer = (

@@ -11,6 +11,7 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from "node:http2";
+import type { TLSSocket } from "node:tls";
 import { answerAdapterError } from "../http/http-listener.ts";
 import type { IngestListenerOptions } from "./ingest-listener.ts";
 import { endWithResponse, resetUnread } from "./ingest-streams.ts";
@@ -23,11 +24,13 @@ interface StreamedRequest {
   rawHeaders: readonly string[];
 }
 
-/** A request that has arrived: one of the compatibility layer, or a `StreamedRequest`. */
+/** A request that has arrived: one of the compatibility layer, a `StreamedRequest`, or one to upgrade its connection. */
 export interface Arrival {
   path: string;
   /** Emits `close` when the exchange is over. */
-  lifetime: ServerHttp2Stream | ServerResponse;
+  lifetime: ServerHttp2Stream | ServerResponse | TLSSocket;
+  /** It becomes a socket, which has no body and stays open. */
+  isUpgrade?: boolean;
   /** Reports whether its body has arrived. */
   isRead(): boolean;
   exchange(): Exchange;
