@@ -41,6 +41,8 @@ export interface AgentFile {
   take(message: AgentToServer): Promise<AgentOffer>;
   /** Counts a heartbeat: of a poll for each, of a socket once in an interval. `sequenceNum` is that of a poll. */
   seen(sequenceNum?: bigint): Promise<AgentOffer>;
+  /** Counts a heartbeat, and decides again what core has for the agent: something was assigned to it, or requested of it. */
+  review(): Promise<AgentOffer>;
   /** The agent stops. */
   disconnected(): Promise<void>;
   /** Audits that two agents use this identity at the same time. */

@@ -1,76 +1,116 @@
-import { LRUCache } from "lru-cache";
-import * as v from "valibot";
-import { recordAuthFailure, requireAdmitted } from "#functions/domain/certificate/authenticate.ts";
-import { createHeartbeats, type HeartbeatCore } from "#functions/domain/fleet/heartbeat.ts";
-import { prepareCertificateDecisions } from "#functions/store/certificate/proof-uses.ts";
+/**
+ * Where agents that speak OpAMP are stored. Invariants:
+ * - What an agent has reported is in `opamp_agent` alone; a file keeps the numbers that decide whether a heartbeat says anything new.
+ * - Changes of one agent are made one after the other, under the lock of its row.
+ * - A report that could not be stored is stored with the next heartbeat: its digest is not that of the host's last report.
+ */
+import { createAgentReports } from "#functions/domain/fleet/agent-reports.ts";
+import { auditClone, type HeartbeatCore } from "#functions/domain/fleet/heartbeat.ts";
+import { createCertificateAdmission } from "#functions/domain/fleet/status.ts";
+import {
+  createSequenceRecorder,
+  findAgent,
+  type OpampAgentRow,
+} from "#functions/store/opamp/agents.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { AgentToServer } from "#proto/gen/opamp/v1/opamp_pb.js";
-import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
-import { Problem } from "../problems.ts";
-import type { AgentCaller, AgentRegister } from "./agent-register.ts";
-import { agentReport } from "./agent-report.ts";
-import { mergeAgentMessage } from "./merge-message.ts";
-
-/** Agents of which a core keeps the status. */
-const agentsMax = 10_000;
+import { createRemoteConfigs } from "./agent-configs.ts";
+import type { AgentCaller, AgentFile, AgentOffer, AgentRegister } from "./agent-register.ts";
+import { statusOf, type UpdatedAgent, updateAgent } from "./update-agent.ts";
 
 /** The parts of core that agents use. */
 export type AgentCore = HeartbeatCore;
 
+/** What decides whether a heartbeat says anything new. A socket keeps no more of its agent. */
+const decidedOf = ({ reportDigest, desiredConfigHash, lookAt, restartAskedAt }: OpampAgentRow) => ({
+  reportDigest,
+  desiredConfigHash,
+  lookAt,
+  restartAskedAt,
+});
+
 /** Creates the register of agents. */
 export const createAgentRegister = (core: AgentCore): AgentRegister => {
-  const { clock, config } = core;
-  const decide = prepareCertificateDecisions(core.db);
-  const accept = createHeartbeats(core);
-  const states = new LRUCache<string, AgentToServer>({ max: agentsMax });
-  const originOf = ({ remoteAddress }: AgentCaller) => ({ requestId: uuidv7(core), remoteAddress });
+  const { db, clock, config } = core;
+  const admit = createCertificateAdmission(core, "otelcol", { recordsUse: true });
+  const reports = createAgentReports(core);
+  const recordSequence = createSequenceRecorder(db);
+  const remoteConfigOf = createRemoteConfigs(core);
+
+  const open = async (caller: AgentCaller, identityId: string): Promise<AgentFile> => {
+    const row = await findAgent(db, identityId);
+    let known = row && decidedOf(row);
+    const origin = () => ({ requestId: uuidv7(core), remoteAddress: caller.remoteAddress });
+
+    const auditedClone = async (reason: string) => {
+      const { certificateId } = await admit(caller, origin);
+      const { identity } = caller;
+      await auditClone(core, { identity, identityId, certificateId, reason }, origin());
+    };
+    /** Counts the heartbeat, and stores the report if it is another. */
+    const record = async ({ row: { reportDigest: digest }, report }: UpdatedAgent) => {
+      const { remoteAddress } = caller;
+      if (known?.reportDigest === digest) {
+        const { outcome } = await reports.seen({ identityId, remoteAddress, digest });
+        if (outcome === "recorded") return;
+      }
+      const { certificateId } = await admit(caller, origin);
+      await reports.store({ identityId, certificateId, remoteAddress, digest }, report);
+    };
+    const update = async (message?: AgentToServer): Promise<AgentOffer> => {
+      const updated = await db.transaction((tx) =>
+        updateAgent(core, tx, { identityId, identity: caller.identity, message }),
+      );
+      if (updated === undefined) return {};
+      await record(updated);
+      known = decidedOf(updated.row);
+      if (updated.isClone) await auditedClone("two agents report with one certificate in turn");
+      const remoteConfig = updated.offer === null ? undefined : await remoteConfigOf(updated.offer);
+      const { isUidTaken, needsAvailableComponents, restart } = updated;
+      return {
+        isUidTaken,
+        needsAvailableComponents,
+        restart,
+        ...(remoteConfig && { remoteConfig }),
+      };
+    };
+    return {
+      last: row && {
+        instanceUid: row.instanceUid,
+        sequenceNum: row.sequenceNum,
+        capabilities: statusOf(row).capabilities,
+      },
+      take: update,
+      review: () => update(),
+      async seen(sequenceNum = 0n) {
+        if (sequenceNum !== 0n) await recordSequence({ identityId, sequenceNum });
+        const {
+          reportDigest: digest = null,
+          desiredConfigHash,
+          lookAt,
+          restartAskedAt,
+        } = known ?? {};
+        const isDue = lookAt && clock.now() >= lookAt.getTime();
+        if (digest === null || isDue || restartAskedAt) return update();
+        const { remoteAddress } = caller;
+        const { outcome, desiredConfig } = await reports.seen({
+          identityId,
+          remoteAddress,
+          digest,
+        });
+        const isSame = (desiredConfig?.configHash ?? null) === desiredConfigHash;
+        return outcome === "recorded" && isSame ? {} : update();
+      },
+      disconnected: async () => undefined,
+      cloneSuspected: auditedClone,
+    };
+  };
   return {
     intervalSeconds: config.heartbeatIntervalSeconds,
-    async admit(caller) {
-      const now = clock.now();
-      const [decision] = await decide([caller.fingerprintSha256], now);
-      if (decision === undefined) throw new Error("the statement returned no decision");
-      if (now >= caller.notAfter + 1000) {
-        await recordAuthFailure(core, { ...caller, reason: "certificate_expired" });
-        throw new Problem("certificate_expired");
-      }
-      const admission = { ...decision, lastSentAt: null, isFirstUse: true };
-      const admitted = await requireAdmitted(
-        core,
-        { certificate: caller },
-        admission,
-        originOf(caller),
-      );
-      return admitted.identityId;
+    admit: async (caller) => {
+      const origin = () => ({ requestId: uuidv7(core), remoteAddress: caller.remoteAddress });
+      return (await admit(caller, origin)).identityId;
     },
-    async open(caller, identityId) {
-      const report = async () => {
-        const state = states.get(identityId);
-        if (state === undefined) return {};
-        const sentAt = clock.now();
-        const request = v.parse(HeartbeatRequest, {
-          ...agentReport(state),
-          sent_at: new Date(sentAt).toISOString(),
-          proof: "",
-        });
-        const certificate = { ...caller, notBefore: 0 } as never;
-        await accept({ certificate, sentAt }, request, originOf(caller));
-        return {};
-      };
-      return {
-        last: states.get(identityId),
-        take(message) {
-          states.set(identityId, mergeAgentMessage(states.get(identityId), message));
-          return report();
-        },
-        seen(sequenceNum = 0n) {
-          const state = states.get(identityId);
-          if (state && sequenceNum !== 0n) state.sequenceNum = sequenceNum;
-          return report();
-        },
-        disconnected: async () => undefined,
-        cloneSuspected: async () => undefined,
-      };
-    },
+    open,
   };
 };

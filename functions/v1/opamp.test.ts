@@ -51,10 +51,16 @@ const poll = async (host: TestCollector, message: MessageInitShape<typeof AgentT
 };
 
 it("reports the health of an agent that polls as that of any host", async () => {
-  const host = await enroll("edge-1");
+  const host = await enroll("edge-1", "p256", "otelcol");
   const answer = await poll(host, { sequenceNum: 1n, ...fullStatus });
   expect(answer).toMatchObject({ instanceUid, flags: 0n, capabilities: 103n });
   expect((await test.health()).items).toMatchObject([
-    { hostname: "edge-1", version: "0.149.0", state: "healthy" },
+    {
+      hostname: "edge-1",
+      version: "0.149.0",
+      agent: "otelcol",
+      agent_name: "otelcol-contrib",
+      state: "healthy",
+    },
   ]);
 });

@@ -1,4 +1,4 @@
-import type { Core } from "#functions/core.ts";
+import type { Core, WriteCore } from "#functions/core.ts";
 import { hasAuditEventSince } from "#functions/store/audit/audit.ts";
 import { updateReportedLabels } from "#functions/store/certificate/identities.ts";
 import { digestKey, healthReportOf } from "#functions/store/fleet/heartbeat-reports.ts";
@@ -92,13 +92,15 @@ const isRenewalOverdue = ({ renewAfter, notAfter, issuedAt }: HeartbeatRecord, n
   issuedAt !== null &&
   now > renewAfter + (notAfter - issuedAt) / 10;
 
-const auditClone = async (
-  core: HeartbeatCore,
+/** Audits that a host's certificate is used by two, at most once in ten minutes. */
+export const auditClone = async (
+  core: WriteCore,
   {
     identity,
     identityId,
     certificateId,
-  }: { identity: string; identityId: string; certificateId: string },
+    reason = "two processes report with one certificate in turn",
+  }: { identity: string; identityId: string; certificateId: string; reason?: string },
   origin: Origin,
 ) => {
   const action = "identity.clone_suspected";
@@ -110,7 +112,7 @@ const auditClone = async (
       action,
       target: { type: "collector_identity", id: identityId },
       outcome: "success",
-      reason: "two processes report with one certificate in turn",
+      reason,
       origin,
       details: { certificate_id: certificateId },
     }),

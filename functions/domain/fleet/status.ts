@@ -7,8 +7,9 @@ import { digestKey } from "#functions/store/fleet/heartbeat-reports.ts";
 import { createSeenRecorder, type StatusFigures } from "#functions/store/fleet/statuses.ts";
 import { subnetOf } from "#kit/address.ts";
 import { groupCalls } from "#kit/group-calls.ts";
+import type { AgentKind } from "#proto/values.ts";
 import type { Origin } from "../audit/audit-log.ts";
-import { requireAdmitted } from "../certificate/authenticate.ts";
+import { type AdmittedCollector, requireAdmitted } from "../certificate/authenticate.ts";
 import { createHeartbeatAnswers, type HeartbeatAnswer, type HeartbeatCore } from "./heartbeat.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
@@ -18,8 +19,8 @@ export interface BriefStatus {
   figures: StatusFigures;
 }
 
-/** The host of a status, by the certificate that TLS has verified. */
-interface StatusCaller {
+/** A host, by the certificate that TLS has verified. */
+export interface StatusCaller {
   identity: string;
   fingerprintSha256: string;
   /** Milliseconds since the epoch. */
@@ -37,19 +38,23 @@ type RecordStatus = (
 /** Certificates in a query. */
 const certificatesMax = 2048;
 
+/** Admits a host by its certificate. */
+type AdmitCertificate = (
+  caller: Omit<StatusCaller, "remoteAddress">,
+  origin: () => Origin,
+) => Promise<AdmittedCollector & Pick<CertificateDecision, "renewNow">>;
+
 /**
- * Creates the function that decides on statuses. Statuses that arrive before the next statement, which waits for `pause`, share it. Throws
- * the problems of `requireAdmitted` for the certificate, as this host's heartbeat would.
+ * Creates the admission of hosts of a kind by the certificate of their connection: without a proof, since TLS has verified the key.
+ * Concurrent calls, and those that arrive before `pause` ends, share a statement. `recordsUse`: nothing else records the first use of a
+ * certificate. Throws the problems of `requireAdmitted`.
  */
-export const createStatusRecorder = (
+export const createCertificateAdmission = (
   core: HeartbeatCore,
-  { pause }: { pause?: () => Promise<void> } = {},
-): RecordStatus => {
-  const { config, heartbeats, clock, observe } = core;
-  // Without the pause of heartbeats, because the lookup of certificates has paused.
-  const { pause: _, ...store } = heartbeats;
-  const answer = createHeartbeatAnswers(core);
-  const record = createSeenRecorder(store, clock, fleetThresholds(config));
+  agent: AgentKind,
+  { pause, recordsUse = false }: { pause?: () => Promise<void>; recordsUse?: boolean } = {},
+): AdmitCertificate => {
+  const { heartbeats, clock, observe } = core;
   const decideTogether = prepareCertificateDecisions(heartbeats.db);
   const decide = groupCalls<string, CertificateDecision>({
     ...(pause ? { pause } : {}),
@@ -60,19 +65,38 @@ export const createStatusRecorder = (
     // The lookup of one fingerprint cannot fail alone.
     isolate: () => false,
   });
+  return async (caller, origin) => {
+    const { renewNow, ...decision } = await decide(caller.fingerprintSha256);
+    const known = withExpiry(decision.outcome, clock.now() >= caller.notAfter + 1000);
+    const outcome = known === "admitted" && decision.agent !== agent ? "agent_not_allowed" : known;
+    if (outcome !== "admitted") observe.heartbeat(outcome);
+    const isFirstUse = recordsUse && decision.isFirstUse;
+    const admission = { ...decision, outcome, isFirstUse, lastSentAt: null };
+    return {
+      ...(await requireAdmitted(core, { certificate: caller }, admission, origin())),
+      renewNow,
+    };
+  };
+};
+
+/**
+ * Creates the function that decides on statuses. Statuses that arrive before the next statement, which waits for `pause`, share it. Throws
+ * the problems of `requireAdmitted` for the certificate, as this host's heartbeat would.
+ */
+export const createStatusRecorder = (
+  core: HeartbeatCore,
+  grouping: { pause?: () => Promise<void> } = {},
+): RecordStatus => {
+  const { config, heartbeats, clock, observe } = core;
+  // Without the pause of heartbeats, because the lookup of certificates has paused.
+  const { pause: _, ...store } = heartbeats;
+  const answer = createHeartbeatAnswers(core);
+  const record = createSeenRecorder(store, clock, fleetThresholds(config));
+  const admit = createCertificateAdmission(core, "svc-collector", grouping);
 
   return async (caller, { digest, figures }, origin) => {
-    const { certificateId, identityId, renewNow, ...decision } = await decide(
-      caller.fingerprintSha256,
-    );
+    const { identityId, renewNow } = await admit(caller, origin);
     const now = clock.now();
-    const outcome = withExpiry(decision.outcome, now >= caller.notAfter + 1000);
-    if (outcome !== "admitted" || identityId === null) {
-      observe.heartbeat(outcome);
-      const refusal = { outcome, certificateId, identityId, lastSentAt: null, isFirstUse: false };
-      await requireAdmitted(core, { certificate: caller }, refusal, origin());
-      throw new Error("a refused status was admitted");
-    }
     const seen = {
       identityId,
       seenAt: now,
@@ -82,7 +106,7 @@ export const createStatusRecorder = (
     };
     const { outcome: recorded, desiredConfig } = await record(seen);
     if (recorded === "report_needed") return recorded;
-    observe.heartbeat(outcome);
+    observe.heartbeat("admitted");
     return answer(identityId, now, { desiredConfig, renewNow });
   };
 };

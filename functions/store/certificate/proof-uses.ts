@@ -1,6 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { type Clock, possibleTimes } from "#kit/clock.ts";
 import { clockSkewMsMax, type ProofPurpose } from "#proto/management/proof.ts";
+import type { AgentKind } from "#proto/values.ts";
 import type { Executor } from "../database/database.ts";
 import { prepareStatement, timestamptz } from "../database/statements.ts";
 import type { Succession } from "./certificates.ts";
@@ -140,6 +141,10 @@ export interface CertificateDecision {
     AdmissionOutcome,
     "admitted" | `${string}_${"unknown" | "revoked" | "replaced"}`
   >;
+  /** Null with `identityId`. */
+  agent: AgentKind | null;
+  /** The certificate has not been used before. */
+  isFirstUse: boolean;
   /** `renew_after` has passed, and the jitter that collectors add, a tenth of the lifetime. */
   renewNow: boolean;
 }
@@ -155,7 +160,7 @@ export const prepareCertificateDecisions = (db: Executor) => {
 };
 
 const decideCertificates = sql`
-  select c.id as "certificateId", c.identity_id as "identityId",
+  select c.id as "certificateId", c.identity_id as "identityId", i.agent, c.first_used_at is null as "isFirstUse",
     case
       when c.id is null then 'certificate_unknown'
       when i.revoked_at is not null then 'identity_revoked'
@@ -166,10 +171,10 @@ const decideCertificates = sql`
     coalesce(c.renew_after + (c.not_after - c.issued_at) / 10 < ${sql.placeholder("at")}::timestamptz, false) as "renewNow"
   from json_array_elements_text(${sql.placeholder("fingerprints")}::json) with ordinality as input (fingerprint, place)
   left join lateral (
-    select id, identity_id, status, renew_after, not_after, issued_at from certificate
+    select id, identity_id, status, first_used_at, renew_after, not_after, issued_at from certificate
     where fingerprint_sha256 = decode(input.fingerprint, 'hex') limit 1
   ) c on true
-  left join lateral (select revoked_at from collector_identity where id = c.identity_id limit 1) i on true
+  left join lateral (select revoked_at, agent from collector_identity where id = c.identity_id limit 1) i on true
   order by place`;
 
 /** Converts a row of `decision`. */

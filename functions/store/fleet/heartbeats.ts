@@ -85,6 +85,7 @@ export interface HeartbeatStore {
   core?: string;
 }
 
+/** A report of an admitted host. */
 interface StoredReport extends HealthReport {
   identity_id: string;
   certificate_id: string | null;
@@ -94,29 +95,17 @@ interface StoredReport extends HealthReport {
   subnet: string;
 }
 
-/**
- * Creates a function that writes a heartbeat and resolves when it is committed. Concurrent heartbeats share statements (see
- * `groupCalls`); two of one identity never share one, and keep their order.
- */
-export const createHeartbeatWriter = (
-  { db, pause, hasOlderCore, core = "" }: HeartbeatStore,
-  clock: Pick<Clock, "now" | "machineNow">,
-  thresholds: HeartbeatThresholds,
-) => {
-  const run = prepareStatement<RecordRow>(db, recordHeartbeats);
-  const runStore = prepareStatement(db, storeHeartbeats);
-  const decide = groupCalls<HeartbeatWrite, RecordRow>({
-    ...(pause ? { pause } : {}),
-    run: (writes) =>
-      run({ ...valuesOf(writes, clock, thresholds), by_core: core, ...repeatsFrom(hasOlderCore) }),
-    keyOf: ({ identity }) => identity,
-    concurrency: heartbeatStatementsMax,
-    itemsMax: groupMax,
-    isolate: canRetryIndividually,
-  });
-  const store = groupCalls<StoredReport, void>({
+/** Creates a function that stores a report and resolves when it is committed. Concurrent calls share statements. */
+export const createReportStore = (
+  { db, core = "" }: HeartbeatStore,
+  clock: Pick<Clock, "now">,
+  thresholds: SilenceThresholds,
+): ((report: Omit<StoredReport, "core">) => Promise<void>) => {
+  const run = prepareStatement(db, storeHeartbeats);
+  return groupCalls({
     run: async (reports) => {
-      await runStore({ json: JSON.stringify(reports), ...silenceValues(clock.now(), thresholds) });
+      const json = JSON.stringify(reports.map((report) => ({ ...report, core })));
+      await run({ json, ...silenceValues(clock.now(), thresholds) });
       return reports.map(() => undefined);
     },
     keyOf: ({ identity_id }) => identity_id,
@@ -126,6 +115,29 @@ export const createHeartbeatWriter = (
     gather: () => Promise.resolve(),
     isolate: canRetryIndividually,
   });
+};
+
+/**
+ * Creates a function that writes a heartbeat and resolves when it is committed. Concurrent heartbeats share statements (see
+ * `groupCalls`); two of one identity never share one, and keep their order.
+ */
+export const createHeartbeatWriter = (
+  heartbeats: HeartbeatStore,
+  clock: Pick<Clock, "now" | "machineNow">,
+  thresholds: HeartbeatThresholds,
+) => {
+  const { db, pause, hasOlderCore, core = "" } = heartbeats;
+  const run = prepareStatement<RecordRow>(db, recordHeartbeats);
+  const decide = groupCalls<HeartbeatWrite, RecordRow>({
+    ...(pause ? { pause } : {}),
+    run: (writes) =>
+      run({ ...valuesOf(writes, clock, thresholds), by_core: core, ...repeatsFrom(hasOlderCore) }),
+    keyOf: ({ identity }) => identity,
+    concurrency: heartbeatStatementsMax,
+    itemsMax: groupMax,
+    isolate: canRetryIndividually,
+  });
+  const store = createReportStore(heartbeats, clock, thresholds);
   return async (write: HeartbeatWrite): Promise<HeartbeatRecord> => {
     const at = new Date(clock.now());
     const row = await decide(write);
@@ -136,7 +148,6 @@ export const createHeartbeatWriter = (
         certificate_id,
         at,
         report_digest: write.digest?.toString() ?? null,
-        core,
         subnet: write.subnet,
         ...write.report,
       });

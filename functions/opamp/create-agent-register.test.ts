@@ -1,0 +1,173 @@
+import { hash } from "node:crypto";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { sql } from "drizzle-orm";
+import { expect, it } from "vitest";
+import { AgentToServerSchema } from "#proto/gen/opamp/v1/opamp_pb.js";
+import type { AgentKind } from "#proto/values.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { createAgentRegister } from "./create-agent-register.ts";
+
+const test = await useTestCore();
+const { clock, db } = test;
+const token = await createTestToken(test);
+const register = createAgentRegister(test.core);
+
+let names = 0;
+const second = 1_000_000_000n;
+const uidOf = (byte: number) => new Uint8Array(16).fill(byte);
+
+/** Enrolls a host, and opens the file of its agent; `again` opens it as another core, or the next poll, does. */
+const startAgent = async (kind: AgentKind = "otelcol") => {
+  const host = await token.enroll(`agent-${++names}`, "p256", kind);
+  const { identity, identityId } = host;
+  const caller = {
+    identity,
+    fingerprintSha256: hash("sha256", host.certificate),
+    notAfter: clock.now() + 1e9,
+    remoteAddress: "192.0.2.7",
+  };
+  const admit = () => register.admit(caller);
+  const again = () => createAgentRegister(test.core).open(caller, identityId);
+  const row = async () => (await test.health(`identity=${encodeURIComponent(identity)}`)).items[0];
+  return { host, caller, identityId, admit, again, row, file: await again() };
+};
+const message = (over: MessageInitShape<typeof AgentToServerSchema> = {}) =>
+  create(AgentToServerSchema, {
+    instanceUid: uidOf(names),
+    sequenceNum: 1n,
+    capabilities: 0x2c07n,
+    agentDescription: { identifyingAttributes: [] },
+    health: { healthy: true, startTimeUnixNano: second },
+    ...over,
+  } as never);
+
+it("admits agents that speak OpAMP alone, while their certificate may be used", async () => {
+  const ours = await startAgent("svc-collector");
+  await expect(ours.admit()).rejects.toMatchObject({ code: "agent_not_allowed" });
+  const { admit, identityId, caller } = await startAgent();
+  expect(await admit()).toBe(identityId);
+  const late = { ...caller, notAfter: clock.now() - 1000 };
+  await expect(register.admit(late)).rejects.toMatchObject({ code: "certificate_expired" });
+  await test.api("POST", `/v1/collector/identities/${identityId}/revoke`, {
+    as: "admin",
+    body: {},
+  });
+  await expect(admit()).rejects.toMatchObject({ code: "identity_revoked" });
+});
+
+it("stores what an agent reports when it changes, and counts every heartbeat", async () => {
+  const { file, again, row, identityId } = await startAgent();
+  expect(file.last).toBeUndefined();
+  expect(await file.seen()).toEqual({});
+  expect(await row()).toMatchObject({ last_heartbeat_at: null });
+  await file.take(message());
+  expect(await row()).toMatchObject({ agent: "otelcol", state: "healthy" });
+  const written = () =>
+    db.execute(sql`select a.xmin, h.xmin as stored, sequence_num from opamp_agent a
+      join collector_health h using (identity_id) where identity_id = ${identityId}::uuid`);
+  const before = await written();
+  const poll = await again();
+  expect(poll.last?.instanceUid).toEqual(Buffer.from(uidOf(names)));
+  for (const each of [file, poll]) {
+    await clock.advance(60_000);
+    await each.seen();
+    expect((await row())?.last_heartbeat_at).toBe(clock.iso());
+  }
+  expect(await written()).toEqual(before);
+  await poll.seen(2n);
+  expect((await again()).last).toMatchObject({ sequenceNum: 2n });
+
+  const health = { startTimeUnixNano: second, lastError: "exit code 1" };
+  await poll.take(message({ sequenceNum: 3n, health }));
+  const evidence = "component_unhealthy since 1970-01-01T00:00:01.000Z: exit code 1";
+  expect((await row())?.conditions).toMatchObject([{ evidence }]);
+  // The other file knows another report.
+  await file.seen();
+  expect((await row())?.conditions).toHaveLength(1);
+});
+
+it("stores with the next heartbeat what it could not store", async () => {
+  const { caller, identityId, row } = await startAgent();
+  const away = test.database.connect();
+  const heartbeats = { db: away.db };
+  const file = await createAgentRegister({ ...test.core, heartbeats }).open(caller, identityId);
+  await away.close();
+  await expect(file.take(message())).rejects.toThrow();
+  expect(await row()).toMatchObject({ last_heartbeat_at: null });
+  const next = await createAgentRegister(test.core).open(caller, identityId);
+  await next.seen();
+  expect(await row()).toMatchObject({ last_heartbeat_at: clock.iso() });
+});
+
+it("audits two instances that report in turn with one certificate, and finds an instance_uid that another host has", async () => {
+  const { file, again, host } = await startAgent();
+  const suspected = () => test.events(`target=${host.identityId}&action=identity.clone_suspected`);
+  const first = uidOf(101);
+  await file.take(message({ instanceUid: first }));
+  // A restart under another uid is none.
+  await (await again()).take(message({ instanceUid: uidOf(102) }));
+  expect(await suspected()).toEqual([]);
+  await file.take(message({ instanceUid: first }));
+  await file.take(message({ instanceUid: uidOf(102) }));
+  expect(await suspected()).toHaveLength(1);
+
+  const other = await startAgent();
+  expect(await other.file.take(message({ instanceUid: uidOf(102) }))).toMatchObject({
+    isUidTaken: true,
+  });
+  const late = await startAgent();
+  await clock.advance(300_000);
+  expect(await late.file.take(message({ instanceUid: uidOf(102) }))).toMatchObject({
+    isUidTaken: false,
+  });
+});
+
+it("sends a restart that was requested once, and only to an agent that accepts it", async () => {
+  const { file, again, identityId } = await startAgent();
+  await file.take(message());
+  const ask = () =>
+    db.execute(
+      sql`update opamp_agent set restart_asked_at = now() where identity_id = ${identityId}::uuid`,
+    );
+  await ask();
+  expect(await (await again()).seen()).toMatchObject({ restart: true });
+  expect(await file.review()).toMatchObject({ restart: false });
+  await file.take(message({ capabilities: 1n }));
+  await ask();
+  expect(await file.review()).toMatchObject({ restart: false });
+});
+
+it("requests the components of an agent until it has them, and keeps their names", async () => {
+  const { file, identityId } = await startAgent();
+  const availableComponents = { hash: new Uint8Array([1]), components: {} };
+  const offer = await file.take(message({ availableComponents }));
+  expect(offer).toMatchObject({ needsAvailableComponents: true });
+  const receivers = { subComponentMap: { otlp: {}, "bad\0name": {} } };
+  await file.take(
+    message({
+      availableComponents: { ...availableComponents, components: { receivers } } as never,
+    }),
+  );
+  expect(await file.review()).toMatchObject({ needsAvailableComponents: false });
+  const rows = await db.execute(
+    sql`select available_components from opamp_agent where identity_id = ${identityId}::uuid`,
+  );
+  expect(rows).toMatchObject([{ available_components: ["receivers.otlp"] }]);
+});
+
+it("keeps at most 64 KiB of a status: first without the health of components, then it refuses", async () => {
+  const { file, again, row } = await startAgent();
+  const componentHealthMap = Object.fromEntries(
+    Array.from({ length: 2_000 }, (_, at) => [`component-${at}`, { lastError: "x".repeat(50) }]),
+  );
+  const health = { startTimeUnixNano: second, lastError: "down", componentHealthMap };
+  await file.take(message({ health } as never));
+  expect((await row())?.conditions).toHaveLength(1);
+  expect((await again()).last).toBeDefined();
+  const value = { value: { case: "stringValue", value: "x".repeat(70_000) } };
+  const agentDescription = { identifyingAttributes: [{ key: "service.name", value }] };
+  await expect(file.take(message({ agentDescription } as never))).rejects.toMatchObject({
+    code: "payload_too_large",
+  });
+});

@@ -1,0 +1,201 @@
+/** Decides what a message of an agent, or the time, changes: what core keeps of the agent, and the report of its host. */
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import type { ConfiguredCore } from "#functions/core.ts";
+import { fleetThresholds } from "#functions/domain/fleet/thresholds.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { digestKey } from "#functions/store/fleet/heartbeat-reports.ts";
+import {
+  isInstanceUsed,
+  lockAgent,
+  type OpampAgentRow,
+  saveAgent,
+} from "#functions/store/opamp/agents.ts";
+import { equalBytes, sha256 } from "#kit/bytes.ts";
+import {
+  AgentCapabilities,
+  type AgentToServer,
+  AgentToServerSchema,
+} from "#proto/gen/opamp/v1/opamp_pb.js";
+import type { HostReport } from "#proto/management/heartbeat.ts";
+import { Problem } from "../problems.ts";
+import { type ConfigDecision, decideAgentConfig } from "./agent-configs.ts";
+import { agentReport, unhealthyReason } from "./agent-report.ts";
+import { effectiveConfigText } from "./effective-config.ts";
+import { mergeAgentMessage } from "./merge-message.ts";
+
+/** An agent, and what it has just sent; without a message, time has passed or core has something for it. */
+interface AgentUpdate {
+  identityId: string;
+  identity: string;
+  message: AgentToServer | undefined;
+}
+
+/** What core keeps of an agent from now on, and what follows. */
+export interface UpdatedAgent {
+  row: OpampAgentRow & { reportDigest: bigint };
+  report: HostReport;
+  /** The hash of the config to send. */
+  offer: string | null;
+  needsAvailableComponents: boolean;
+  isUidTaken: boolean;
+  /** Two instances report with this identity in turn. */
+  isClone: boolean;
+  restart: boolean;
+}
+
+/** The most bytes of an agent's status that core keeps. */
+const stateBytesMax = 64 * 1024;
+/** The most components whose names core keeps. */
+const componentsMax = 2_000;
+/** Two instances that report in turn within this time are a suspected clone. */
+const cloneMs = 10 * 60_000;
+/** The largest sequence number that a bigint of the database holds. */
+const sequenceMax = 2n ** 63n - 1n;
+
+/** Updates an agent in a transaction. Returns undefined while core knows nothing of it. Throws `payload_too_large`. */
+export const updateAgent = async (
+  core: ConfiguredCore,
+  tx: Executor,
+  { identityId, identity, message }: AgentUpdate,
+): Promise<UpdatedAgent | undefined> => {
+  const before = await lockAgent(tx, identityId);
+  const known = before && statusOf(before);
+  const status = message ? mergeAgentMessage(known, message) : known;
+  if (status === undefined) return undefined;
+  const decision = await decideAgentConfig(core, tx, {
+    identityId,
+    identity,
+    state: before ?? newAgent,
+    accepts: hasCapability(status, AgentCapabilities.AgentCapabilities_AcceptsRemoteConfig),
+    status: status.remoteConfigStatus,
+    unhealthy: unhealthyReason(status.health),
+    hasNewHealth: message?.health !== undefined,
+  });
+  const report = agentReport(status, reportedConfig(decision));
+  const instance = instanceOf(before, status, core.clock.now());
+  const restart =
+    (before?.restartAskedAt ?? null) !== null &&
+    hasCapability(status, AgentCapabilities.AgentCapabilities_AcceptsRestartCommand);
+  const row = {
+    ...(before ?? newAgent),
+    ...instance.change,
+    ...statusChange(status, message),
+    ...decision.change,
+    identityId,
+    restartAskedAt: null,
+    reportDigest: digestKey(await sha256(new TextEncoder().encode(JSON.stringify(report)))),
+    desiredConfigHash: report.config.desired_config_hash ?? null,
+    lookAt: Number.isFinite(decision.lookAt) ? new Date(decision.lookAt) : null,
+    updatedAt: new Date(core.clock.now()),
+  };
+  await saveAgent(tx, row);
+  return {
+    row,
+    report,
+    offer: decision.offer,
+    restart,
+    isClone: instance.isClone,
+    isUidTaken: instance.isNew && (await isInstanceUsed(tx, { ...row, since: staleBefore(core) })),
+    needsAvailableComponents: lacksComponents(row, status),
+  };
+};
+
+const newAgent = {
+  effectiveConfig: null,
+  availableComponents: null,
+  previousInstanceUid: null,
+  previousInstanceAt: null,
+  offeredConfigHash: null,
+  offeredAt: null,
+  appliedConfigHash: null,
+  appliedAt: null,
+  failedAssignmentId: null,
+  failedReason: null,
+  failedAt: null,
+  lastGoodConfigHash: null,
+};
+
+/** Returns what an agent has reported, without its effective config. */
+export const statusOf = ({ state }: Pick<OpampAgentRow, "state">): AgentToServer =>
+  fromBinary(AgentToServerSchema, state);
+
+const hasCapability = ({ capabilities }: AgentToServer, capability: AgentCapabilities): boolean =>
+  (capabilities & BigInt(capability)) !== 0n;
+
+const reportedConfig = ({ config }: ConfigDecision): HostReport["config"] => ({
+  ...config,
+  errors: [...config.errors],
+});
+
+const staleBefore = ({ config, clock }: ConfiguredCore): Date =>
+  new Date(clock.now() - fleetThresholds(config).staleAfterSeconds * 1000);
+
+/** Decides whether another instance reports than before, and whether the one before it has come back. */
+const instanceOf = (
+  before: OpampAgentRow | undefined,
+  { instanceUid }: AgentToServer,
+  now: number,
+) => {
+  if (before && equalBytes(before.instanceUid, instanceUid))
+    return { isNew: false, isClone: false, change: { instanceUid } };
+  const { previousInstanceUid = null, previousInstanceAt = null } = before ?? {};
+  const isBack = previousInstanceUid !== null && equalBytes(previousInstanceUid, instanceUid);
+  return {
+    isNew: true,
+    isClone: isBack && now - (previousInstanceAt?.getTime() ?? 0) <= cloneMs,
+    change: {
+      instanceUid,
+      previousInstanceUid: before?.instanceUid ?? null,
+      previousInstanceAt: before ? new Date(now) : null,
+    },
+  };
+};
+
+/** Returns the columns that a message changes. */
+const statusChange = (status: AgentToServer, message: AgentToServer | undefined) => {
+  const components = message?.availableComponents && componentNames(message.availableComponents);
+  return {
+    sequenceNum: status.sequenceNum > sequenceMax ? sequenceMax : status.sequenceNum,
+    state: encodeState(status),
+    ...(message?.effectiveConfig && {
+      effectiveConfig: effectiveConfigText(message.effectiveConfig),
+    }),
+    ...(components && components.length > 0 && { availableComponents: components }),
+  };
+};
+
+type Components = NonNullable<AgentToServer["availableComponents"]>;
+
+const componentNames = ({ components }: Components): string[] =>
+  Object.entries(components)
+    .flatMap(([group, { subComponentMap }]) =>
+      Object.keys(subComponentMap).map((type) => `${group}.${type}`),
+    )
+    .filter((name) => /^[\w./-]{1,200}$/.test(name))
+    .slice(0, componentsMax);
+
+/** Reports whether the agent has told the hash of its components, and core does not have these. */
+const lacksComponents = (
+  { availableComponents }: Pick<OpampAgentRow, "availableComponents">,
+  status: AgentToServer,
+): boolean => status.availableComponents !== undefined && availableComponents === null;
+
+/** Encodes a status without what has columns of its own. The health of components is the first to go when it is too large. */
+const encodeState = (status: AgentToServer): Uint8Array => {
+  const { health, availableComponents } = status;
+  const kept = {
+    ...status,
+    effectiveConfig: undefined,
+    availableComponents: availableComponents && { ...availableComponents, components: {} },
+  };
+  for (const each of [health, health && { ...health, componentHealthMap: {}, attributes: [] }]) {
+    const state = toBinary(
+      AgentToServerSchema,
+      create(AgentToServerSchema, { ...kept, health: each }),
+    );
+    if (state.length <= stateBytesMax) return state;
+  }
+  throw new Problem("payload_too_large", {
+    detail: "the agent describes itself with more than 64 KiB",
+  });
+};
