@@ -191,10 +191,13 @@ export const createAgentSession = (needs: SessionNeeds) => {
         },
       );
     },
-    /** Counts a heartbeat of a socket. Returns the message with what core has for the agent; undefined for nothing. */
-    async offer(): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    /**
+     * Counts a heartbeat of a socket; `isDirected`: core has been told that it has something. Returns the message with what core has for
+     * the agent; undefined for nothing.
+     */
+    async offer(isDirected: boolean): Promise<Uint8Array<ArrayBuffer> | undefined> {
       if (isFirst || last === undefined) return undefined;
-      const offer = await file.seen();
+      const offer = await (isDirected ? file.review() : file.seen());
       const answer = answerOf(last.instanceUid, offer);
       const { flags, remoteConfig, connectionSettings, command } = answer;
       return flags || remoteConfig || connectionSettings || command

@@ -87,13 +87,13 @@ export const createAgentSocket = (needs: SocketNeeds) => {
     outgoing.send(message);
     if (fault?.code === "agent_message_invalid") needs.countFault();
   };
-  const offer = async (): Promise<void> => {
+  const offer = async (isDirected: boolean): Promise<void> => {
     if (isEnding) return;
     seenAt = clock.monotonic();
-    const message = await session.offer().catch(needs.onFailure);
+    const message = await session.offer(isDirected).catch(needs.onFailure);
     if (message) outgoing.send(message);
   };
-  const offerInTurn = () => tasks.run(() => tasks.hold(offer()));
+  const offerInTurn = (isDirected: boolean) => tasks.run(() => tasks.hold(offer(isDirected)));
 
   ws.on("error", () => undefined);
   ws.on("message", (data: Buffer, isBinary) => {
@@ -116,13 +116,13 @@ export const createAgentSocket = (needs: SocketNeeds) => {
   return {
     incoming,
     /** Counts a heartbeat, and sends what core has for the agent. */
-    offer: offerInTurn,
+    direct: () => offerInTurn(true),
     check() {
       silentFor = isHeard ? 0 : silentFor + 1;
       if (silentFor === silentChecks) ws.ping();
       else if (silentFor >= 2 * silentChecks) return ws.terminate();
       if (incoming.isSlow()) return end(new Problem("body_timeout"));
-      if (isHeard && clock.monotonic() - seenAt >= needs.intervalMs) offerInTurn();
+      if (isHeard && clock.monotonic() - seenAt >= needs.intervalMs) offerInTurn(false);
       isHeard = false;
     },
     /** Finds whether two agents use one identity: this one still answers while `newcomer` is connected. */

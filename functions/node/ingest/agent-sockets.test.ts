@@ -56,6 +56,10 @@ const register = (over: Partial<AgentFile> = {}): AgentRegister => ({
       asked.push("seen");
       return offer;
     },
+    async review() {
+      asked.push("review");
+      return offer;
+    },
     disconnected: async () => void asked.push("disconnected"),
     cloneSuspected: async (reason) => void asked.push(reason),
     ...over,

@@ -104,8 +104,8 @@ export const createAgentSockets = (needs: AgentSocketNeeds) => {
     /** Sends what core has for these hosts. */
     direct({ identityIds, spreadMs }: HostDirective) {
       for (const id of identityIds)
-        for (const { offer } of byIdentity.get(id) ?? [])
-          void clock.sleep(fraction(entropy) * spreadMs).then(offer);
+        for (const { direct } of byIdentity.get(id) ?? [])
+          void clock.sleep(fraction(entropy) * spreadMs).then(direct);
     },
     /** Call it every second: counts heartbeats of a part of the sockets, and ends those whose host has vanished. */
     check() {
