@@ -22,16 +22,17 @@ export interface LoadFigures {
 export interface ExportLoad {
   /** Commits `perSecond` envelopes a second for `seconds`. */
   paced(perSecond: number, seconds: number): Promise<LoadFigures>;
-  /** Commits as many as it can, sixteen frames at a time. */
+  /** Commits as many as it can, `inFlight` frames at a time. */
   unpaced(seconds: number): Promise<LoadFigures>;
   /** Commits so many envelopes. */
   store(envelopes: number): Promise<void>;
 }
 
-/** Creates a load of these lines. */
+/** Creates a load of these lines, which has at most so many frames under way unless it is paced. */
 export const createExportLoad = (
   committer: Pick<Committer, "commit">,
   lines: readonly CorpusRecord[],
+  inFlight: number,
 ): ExportLoad => {
   const nextLine = createSupply(lines);
   const queueId = crypto.getRandomValues(new Uint8Array(16));
@@ -72,11 +73,7 @@ export const createExportLoad = (
       p99: quantile(samples, 0.99),
     };
   };
-  const run = async (
-    frames: number,
-    inFlight: number,
-    until = Number.POSITIVE_INFINITY,
-  ): Promise<number[]> => {
+  const run = async (frames: number, until = Number.POSITIVE_INFINITY): Promise<number[]> => {
     const latencies: number[] = [];
     let left = frames;
     const loop = async () => {
@@ -98,11 +95,11 @@ export const createExportLoad = (
     },
     async unpaced(seconds) {
       const startedAt = performance.now();
-      const latencies = await run(Number.POSITIVE_INFINITY, 16, startedAt + seconds * 1000);
+      const latencies = await run(Number.POSITIVE_INFINITY, startedAt + seconds * 1000);
       return figuresOf(latencies, (performance.now() - startedAt) / 1000);
     },
     async store(envelopes) {
-      await run(Math.ceil(envelopes / frameRows), 16);
+      await run(Math.ceil(envelopes / frameRows));
     },
   };
 };
