@@ -76,7 +76,7 @@ const serve = async (
       if (pending.length > 0)
         throw new StartFault("the database is of an older version of core; start core first");
     });
-    const source = createSource(config, { db: database.db, sessions, ...tools });
+    const source = createSource(config, { db: database.db, sessions, clock: systemClock });
     await untilAvailable(sessions.variable, tools, source.prepare);
     const { metrics: address } = config;
     const onFailure = (err: unknown) => log.error({ err }, "a request for metrics failed");

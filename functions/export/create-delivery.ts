@@ -11,7 +11,13 @@ import {
   type ExportDeadLetter,
 } from "../store/export/dead-letters.ts";
 import { type ChunkOutcome, noOutcome } from "../store/export/positions.ts";
-import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import type { PackedBlock } from "../store/export/read-envelopes.ts";
+import {
+  BlockCorrupt,
+  type DamagedBlock,
+  describeDamage,
+  type StoredEnvelope,
+} from "../store/ingest/stored-envelope.ts";
 import { createDeadLetterLimit, type DeadLetterDecision } from "./dead-letter-limit.ts";
 import {
   createSuspects,
@@ -31,7 +37,7 @@ interface DeliveryNeeds {
   client: Pick<OtlpClient, "send">;
   clock: Clock;
   entropy: Entropy;
-  log: Pick<Log, "warn">;
+  log: Pick<Log, "warn" | "error">;
   observe: Omit<DeliveryObserver, "partial">;
 }
 
@@ -74,13 +80,21 @@ export const createDelivery = (needs: DeliveryNeeds) => {
     isAttested,
     decideDeadLetter: letters.decide,
   };
-  /** Rejects only when the signal aborts. */
+  /** Unpacks a block when its envelopes are to be sent. Rejects only when the signal aborts. */
   const deliverAll = async (
-    envelopes: Iterable<StoredEnvelope>,
+    blocks: Iterable<PackedBlock>,
     signal: AbortSignal,
   ): Promise<ChunkOutcome> => {
     const limits = { ...limitsOf(config, pace), isolationOf: suspects.isolationOf };
-    const outcome = await deliverInOrder(cutRequests(envelopes, limits), { ...delivery, signal });
+    const damaged: DamagedBlock[] = [];
+    const requests = cutRequests(unpackAll(blocks, damaged), limits);
+    const delivered = await deliverInOrder(requests, { ...delivery, signal });
+    const outcome = { ...delivered, damaged };
+    for (const block of damaged)
+      log.error(
+        { export: name, damaged: describeDamage(block) },
+        "a stored block is damaged; its envelopes are lost",
+      );
     logLetters(
       log,
       name,
@@ -102,6 +116,20 @@ export const createDelivery = (needs: DeliveryNeeds) => {
       letters.stored(deadLetters.map(({ envelope }) => envelope.hostId)),
   };
 };
+
+/** Unpacks blocks one after the other. Adds a damaged one to `damaged`: an export that stopped at it would never continue. */
+function* unpackAll(blocks: Iterable<PackedBlock>, damaged: DamagedBlock[]) {
+  for (const block of blocks) {
+    let envelopes: readonly StoredEnvelope[] = [];
+    try {
+      envelopes = block.unpack();
+    } catch (cause) {
+      if (!(cause instanceof BlockCorrupt)) throw cause;
+      damaged.push(block);
+    }
+    yield* envelopes;
+  }
+}
 
 const logPartial = (
   log: Pick<Log, "warn">,
@@ -288,7 +316,7 @@ const bytesOf = (envelopes: readonly StoredEnvelope[]) =>
 
 /** Delivers requests one after the other. */
 const deliverInOrder = async (
-  requests: readonly ExportRequest[],
+  requests: Iterable<ExportRequest>,
   options: DeliveryOptions,
 ): Promise<ChunkOutcome> => {
   const outcomes: ChunkOutcome[] = [];
@@ -300,6 +328,7 @@ const deliverInOrder = async (
 export const sumOutcomes = (outcomes: readonly ChunkOutcome[]): ChunkOutcome => ({
   exported: outcomes.reduce((sum, { exported }) => sum + exported, 0),
   rejectedItems: outcomes.reduce((sum, { rejectedItems }) => sum + rejectedItems, 0),
+  damaged: outcomes.flatMap(({ damaged }) => damaged),
   deadLetters: outcomes.flatMap(({ deadLetters }) => deadLetters),
   dropped: outcomes.flatMap(({ dropped }) => dropped),
   partial: outcomes.flatMap(({ partial }) => partial),

@@ -120,16 +120,18 @@ describe("requests", () => {
       envelope({ sequence: 10n }),
     ];
     expect(
-      cutRequests(envelopes, all).map(({ signal, envelopes: { length } }) => [signal, length]),
+      cutRequests(envelopes, all)
+        .map(({ signal, envelopes: { length } }) => [signal, length])
+        .toArray(),
     ).toEqual([
       ["traces", 2],
       ["logs", 2],
       ["metrics", 1],
     ]);
-    expect(cutRequests(envelopes, { ...all, bytesMax: 1 })).toHaveLength(5);
-    expect(
-      cutRequests(envelopes, { ...all, signals: ["logs"] }).map(({ signal }) => signal),
-    ).toEqual(["logs"]);
+    expect([...cutRequests(envelopes, { ...all, bytesMax: 1 })]).toHaveLength(5);
+    const [logs, ...others] = cutRequests(envelopes, { ...all, signals: ["logs"] });
+    expect(logs?.signal).toBe("logs");
+    expect(others).toEqual([]);
   });
 
   it("have the identity of the host on each resource, in place of one that it claims", () => {
@@ -204,12 +206,23 @@ describe("requests", () => {
     );
   });
 
+  it("take no more envelopes than the next one needs", () => {
+    let taken = 0;
+    const envelopes = Array.from({ length: 100 }, () => envelope({})).values();
+    const counted = envelopes.map((each) => {
+      taken += 1;
+      return each;
+    });
+    const [request] = cutRequests(counted, { ...all, bytesMax: 1_000 });
+    expect(taken).toBe((request?.envelopes.length ?? 0) + 1);
+  });
+
   it("are kept apart for hosts of which the backend has rejected items", () => {
     const hosts = ["a", "b", "b", "c", "a"].map((hostId) => envelope({ hostId }));
     const cut = (isolation: Record<string, Isolation>) =>
-      cutRequests(hosts, { ...all, isolationOf: (hostId) => isolation[hostId] ?? "none" }).map(
-        ({ envelopes }) => envelopes.map(({ hostId }) => hostId).join(""),
-      );
+      cutRequests(hosts, { ...all, isolationOf: (hostId) => isolation[hostId] ?? "none" })
+        .map(({ envelopes }) => envelopes.map(({ hostId }) => hostId).join(""))
+        .toArray();
     expect(cut({})).toEqual(["abbca"]);
     expect(cut({ b: "host" })).toEqual(["a", "bb", "ca"]);
     expect(cut({ b: "envelope" })).toEqual(["a", "b", "b", "ca"]);
@@ -224,7 +237,7 @@ describe("requests", () => {
 
   it("keep a payload that is cut off from those of other hosts", () => {
     const cut = envelope({ kind: "otel_span", payload: traceRequest(["x"]).subarray(0, -3) });
-    const requests = cutRequests([spans("a"), cut, spans("b")], all);
+    const requests = [...cutRequests([spans("a"), cut, spans("b")], all)];
     expect(requests.map(({ envelopes }) => envelopes.length)).toEqual([1, 1, 1]);
     expect(requests[1]?.envelopes).toEqual([cut]);
   });

@@ -50,45 +50,42 @@ const isWhole = ({ payload }: StoredEnvelope) => {
 };
 
 /**
- * Splits the envelopes of `signals` into requests of at most `bytesMax` of payload, or of one envelope. The requests of a signal are in the order
- * of the envelopes. A malformed payload has its own request.
+ * Splits the envelopes of `signals` into requests of at most `bytesMax` of payload, or of one envelope; takes no more of them than the next
+ * request needs. The requests of a signal are in the order of the envelopes. A malformed payload has its own request.
  */
-export const cutRequests = (
+export function* cutRequests(
   envelopes: Iterable<StoredEnvelope>,
   { bytesMax, signals, isolationOf = () => "none" }: RequestLimits,
-): ExportRequest[] => {
-  const requests: ExportRequest[] = [];
+): Generator<ExportRequest> {
   const open = new Map<
     ExportSignal,
-    { envelopes: StoredEnvelope[]; bytes: number; onlyHost: string | null }
+    ExportRequest & { envelopes: StoredEnvelope[]; bytes: number; onlyHost: string | null }
   >();
   for (const envelope of envelopes) {
     const otlp = otlpSignals.get(envelope.kind);
     const signal = otlp ?? "logs";
     if (!signals.includes(signal)) continue;
     const isolation = isolationOf(envelope.hostId);
-    if (isolation === "envelope" || (otlp && !isWhole(envelope))) {
+    const isAlone = isolation === "envelope" || (otlp !== undefined && !isWhole(envelope));
+    const onlyHost = isolation === "host" ? envelope.hostId : null;
+    const before = open.get(signal);
+    const isFull = before && before.bytes + envelope.payload.length > bytesMax;
+    if (before && (isAlone || isFull || before.onlyHost !== onlyHost)) {
+      yield before;
       open.delete(signal);
-      requests.push({ signal, envelopes: [envelope] });
+    }
+    if (isAlone) {
+      yield { signal, envelopes: [envelope] };
       continue;
     }
-    let request = open.get(signal);
-    const onlyHost = isolation === "host" ? envelope.hostId : null;
-    if (
-      !request ||
-      request.onlyHost !== onlyHost ||
-      request.bytes + envelope.payload.length > bytesMax
-    ) {
-      request = { envelopes: [], bytes: 0, onlyHost };
-      open.set(signal, request);
-      requests.push({ signal, envelopes: request.envelopes });
-    }
+    const request = open.get(signal) ?? { signal, envelopes: [], bytes: 0, onlyHost };
+    open.set(signal, request);
     request.envelopes.push(envelope);
     // A line has some hundred bytes of names and times around it.
     request.bytes += envelope.payload.length + 128;
   }
-  return requests;
-};
+  yield* open.values();
+}
 
 /** How many envelopes of a host are isolated after one that was rejected in part. */
 const envelopesIsolated = 1_000;

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 import { restoreBaseBackup, takeBaseBackup } from "#tests/support/database/base-backup.ts";
+import { envelopesIn } from "#tests/support/deliver-chunks.ts";
 import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { openDatabaseSocket } from "../node/database/database-servers.ts";
 import { createNodeObjectReader } from "../node/ingest/read-objects.ts";
@@ -50,7 +51,6 @@ it.each([
       const acquired = await acquireExportLease(db, "default", { owner });
       if (acquired.lease === null) throw new Error("another process has the lease");
       const source = createPostgresSource({
-        onDamaged: () => undefined,
         codec: zstdCodec,
         objects: createNodeObjectReader(db),
         db,
@@ -67,7 +67,8 @@ it.each([
     const read = async (source: ReturnType<typeof createPostgresSource>) => {
       const lines: string[] = [];
       for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
-        lines.push(...chunk.queues.flat().map(({ payload }) => new TextDecoder().decode(payload)));
+        for (const { payload } of envelopesIn(chunk).flat())
+          lines.push(new TextDecoder().decode(payload));
         await chunk.commit(noOutcome);
       }
       return lines;

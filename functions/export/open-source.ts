@@ -2,7 +2,6 @@ import type { Client } from "pg";
 import { highest, lowest } from "#kit/bigint.ts";
 import type { Clock } from "#kit/clock.ts";
 import { variableFault } from "#kit/env.ts";
-import type { Log } from "#kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { NamedServers } from "../node/database/database-servers.ts";
 import { createNodeObjectReader } from "../node/ingest/read-objects.ts";
@@ -19,20 +18,14 @@ import {
   readHorizon,
 } from "../store/export/positions.ts";
 import {
-  type ReadEnvelopes,
-  readEnvelopes,
+  type PackedBlock,
+  packBlocks,
+  readBlocks,
   readerSetup,
-  readObjects,
 } from "../store/export/read-envelopes.ts";
 import { destroyClient, limitSilence, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import type { ObjectReader } from "../store/ingest/object-data.ts";
-import {
-  type BlockCodec,
-  type DamagedBlock,
-  describeDamage,
-  objectBytes,
-  type StoredEnvelope,
-} from "../store/ingest/stored-envelope.ts";
+import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
 import { summarizeRows } from "../store/rows/read-rows.ts";
 import { type ExportChunk, type ExportSource, groupQueues } from "./source.ts";
 
@@ -62,13 +55,12 @@ interface PostgresSourceOptions {
   chunkBytes: number;
   codec: Pick<BlockCodec, "decompress">;
   objects: Pick<ObjectReader, "withData">;
-  /** Called for each damaged block, whose envelopes are counted as lost. */
-  onDamaged(block: DamagedBlock): void;
   /** A server that sends nothing for so long while it is read is unreachable. */
   silenceMs: number;
 }
 
-const firstWidth = 1024n;
+/** Few enough that the first chunk of a backlog is hardly ever too large. */
+const firstWidth = 16n;
 const widthMax = 1n << 40n;
 /** A chunk that exceeds its target size by this factor is read again in smaller ranges. */
 const overshoot = 4;
@@ -94,16 +86,16 @@ export const createPostgresSource = (options: PostgresSourceOptions): ExportSour
     client = undefined;
   };
 
-  const readRange = async (to: bigint): Promise<ReadEnvelopes | null> => {
+  const readTo = async (to: bigint): Promise<PackedBlock[] | null> => {
     client ??= await connectOn(lease, options);
     try {
       const bytesMax = to === from + 1n ? Number.POSITIVE_INFINITY : chunkBytes * overshoot;
       const read = await limitSilence(
         client,
         options.silenceMs,
-        readEnvelopes(client, { from, to, bytesMax }, options.codec),
+        readBlocks(client, { from, to, bytesMax }),
       );
-      if (read !== null) return await readObjects(read, options.codec, options.objects);
+      if (read !== null) return await packBlocks(read, options);
       disconnect();
       return null;
     } catch (cause) {
@@ -118,16 +110,18 @@ export const createPostgresSource = (options: PostgresSourceOptions): ExportSour
     summarizedAt = clock.monotonic();
   };
 
-  const toChunk = ({ envelopes: rows, damaged }: ReadEnvelopes, to: bigint): ExportChunk => ({
-    queues: groupQueues(rows),
-    envelopes: rows.length,
-    bytes: bytesOf(rows),
-    async commit(outcome) {
-      const lost = damaged.reduce((sum, { envelopes }) => sum + envelopes, 0);
-      await moveExportPosition(db, lease, { ...outcome, passed: rows.length, lost, position: to });
-      if (rows.length === 0) await alignStoredCount(db, lease.name);
-    },
-  });
+  const toChunk = (blocks: readonly PackedBlock[], to: bigint): ExportChunk => {
+    const envelopes = blocks.reduce((sum, block) => sum + block.envelopes, 0);
+    return {
+      queues: groupQueues(blocks),
+      envelopes,
+      bytes: bytesOf(blocks),
+      async commit(outcome) {
+        await moveExportPosition(db, lease, { ...outcome, passed: envelopes, position: to });
+        if (envelopes === 0) await alignStoredCount(db, lease.name);
+      },
+    };
+  };
 
   return {
     async read() {
@@ -135,19 +129,17 @@ export const createPostgresSource = (options: PostgresSourceOptions): ExportSour
         if (from >= horizon) horizon = await readHorizon(db, lease);
         if (from >= horizon) return null;
         const to = lowest(from + width, horizon);
-        const read = await readRange(to);
-        if (read === null) {
+        const blocks = await readTo(to);
+        if (blocks === null) {
           width = highest(1n, (to - from) / 4n);
           continue;
         }
-        width = nextWidth(width, { ids: to - from, bytes: bytesOf(read.envelopes), chunkBytes });
-        if (read.envelopes.length > 0) await summarize();
-        read.damaged.forEach(options.onDamaged);
+        width = nextWidth(width, { ids: to - from, bytes: bytesOf(blocks), chunkBytes });
+        if (blocks.length > 0) await summarize();
         from = to;
-        const isEmpty = read.envelopes.length === 0 && read.damaged.length === 0;
-        if (isEmpty && clock.monotonic() - movedAt < idleCommitMs) continue;
+        if (blocks.length === 0 && clock.monotonic() - movedAt < idleCommitMs) continue;
         movedAt = clock.monotonic();
-        return toChunk(read, to);
+        return toChunk(blocks, to);
       }
     },
     close: disconnect,
@@ -172,8 +164,8 @@ const connectOn = async (
   throw new ExportLeaseLost("the reader's server is on another timeline, or was started anew");
 };
 
-const bytesOf = (rows: readonly StoredEnvelope[]) =>
-  rows.reduce((sum, { payload }) => sum + payload.length + objectBytes, 0);
+const bytesOf = (blocks: readonly PackedBlock[]) =>
+  blocks.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Returns a width that makes a chunk of the aimed size, at most four times the last one. */
 const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes: number }) => {
@@ -187,12 +179,7 @@ const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes
 /** Creates the source that the configuration names. */
 export const createSource = (
   { name, start, bufferBytesMax, storeKeys }: ExportConfig,
-  {
-    db,
-    sessions,
-    clock,
-    log,
-  }: { db: Database; sessions: NamedServers; clock: Clock; log: Pick<Log, "error"> },
+  { db, sessions, clock }: { db: Database; sessions: NamedServers; clock: Clock },
 ): NamedSource => ({
   prepare: async () => {
     try {
@@ -216,10 +203,5 @@ export const createSource = (
       objects: createNodeObjectReader(db, storeKeys),
       connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
       disconnect: destroyClient,
-      onDamaged: (block) =>
-        log.error(
-          { export: name, damaged: describeDamage(block) },
-          "a stored block is damaged; its envelopes are lost",
-        ),
     }),
 });

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
 import { startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
 import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
+import { createTestDelivery, envelopesIn } from "#tests/support/deliver-chunks.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { createNodeObjectReader } from "../node/ingest/read-objects.ts";
@@ -19,7 +20,6 @@ import { readerSetup } from "../store/export/read-envelopes.ts";
 import { adoptExports } from "../store/export/renumber-envelopes.ts";
 import { blockColumns } from "../store/ingest/block-rows.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
-import { describeDamage } from "../store/ingest/stored-envelope.ts";
 import { createPostgresSource } from "./open-source.ts";
 import type { ExportChunk, ExportSource } from "./source.ts";
 
@@ -27,7 +27,6 @@ let database: TestDatabase;
 let store: EnvelopeStore;
 let connection: ConnectedDatabase;
 const sources: ExportSource[] = [];
-const damaged: string[] = [];
 beforeEach(async () => {
   database = await useTestDatabase();
   connection = database.connect();
@@ -64,14 +63,13 @@ const openSource = async ({
     clock: { monotonic: () => performance.now() },
     chunkBytes,
     silenceMs,
-    onDamaged: (block) => void damaged.push(describeDamage(block)),
   });
   sources.push(source);
   return source;
 };
 const decoder = new TextDecoder();
-const linesOf = ({ queues }: ExportChunk) =>
-  queues.map((queue) => queue.map(({ payload }) => decoder.decode(payload)));
+const linesOf = (chunk: ExportChunk) =>
+  envelopesIn(chunk).map((queue) => queue.map(({ payload }) => decoder.decode(payload)));
 /** Reads until so many envelopes have come: transactions of other tests, on the same server, hold the source up. */
 const readChunks = async (source: ExportSource, envelopes: number) => {
   const chunks: ExportChunk[] = [];
@@ -106,8 +104,9 @@ it("returns every column as it is stored", async () => {
     { attributes, payload, kind: "otel_span", source: "ö" },
     { observedAt: undefined },
   ]);
-  const [chunk] = await readChunks(await openSource(), 2);
-  expect(chunk?.queues[0]).toMatchObject([
+  const [chunk = { queues: [] }] = await readChunks(await openSource(), 2);
+  const [found] = envelopesIn(chunk);
+  expect(found).toMatchObject([
     {
       hostId: "h",
       sequence: 1n,
@@ -121,7 +120,7 @@ it("returns every column as it is stored", async () => {
   ]);
   const [row] = await connection.sql`
       select (extract(epoch from received_at) * 1e6)::bigint::text as at from ingest_block limit 1`;
-  expect(chunk?.queues[0]?.[0]?.receivedAt.toString()).toBe(row?.at);
+  expect(found?.[0]?.receivedAt.toString()).toBe(row?.at);
 });
 
 it("passes over a damaged block, names it and counts its envelopes as lost", async () => {
@@ -130,16 +129,13 @@ it("passes over a damaged block, names it and counts its envelopes as lost", asy
   await connection.sql`update ingest_block set data = substr(data, 2) where first_sequence = 2`;
   await store.lines("h", ["4"]);
   const source = await openSource();
-  const lines: string[] = [];
+  const { lines, damaged, deliverNew } = createTestDelivery(connection.db);
   await eventually(async () => {
-    for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
-      lines.push(...linesOf(chunk).flat());
-      await chunk.commit(noOutcome);
-    }
+    await deliverNew(source);
     expect(lines).toEqual(["1", "4"]);
   });
   expect(damaged).toEqual([
-    expect.stringMatching(/^2 envelopes, 2 to 3 of queue 0707.*, host h, received at 20/),
+    expect.stringMatching(/^damaged,2 envelopes, 2 to 3 of queue 0707.*, host h, received at 20/),
   ]);
   expect(await connection.sql`select passed::int, lost::int from export_position`).toEqual([
     { passed: 2, lost: 2 },
@@ -207,7 +203,7 @@ it("continues from the committed position, stores dead letters with it, and repo
   await store.lines("a", ["1", "2"]);
   const first = await openSource();
   const [chunk] = await readChunks(first, 2);
-  const envelope = chunk?.queues[0]?.[1];
+  const envelope = chunk && envelopesIn(chunk)[0]?.[1];
   if (!chunk || !envelope) throw new Error("nothing was read");
   expect(await findExportLags(connection.db)).toMatchObject([
     { envelopes: 2, isRunning: true, deadLetters: 0 },
@@ -284,7 +280,7 @@ it("stores thousands of dead letters without a moment in which the lease cannot 
   await store.lines("a", ["1"]);
   const source = await openSource();
   const [chunk] = await readChunks(source, 1);
-  const envelope = chunk?.queues[0]?.[0];
+  const envelope = chunk && envelopesIn(chunk)[0]?.[0];
   if (!chunk || !envelope) throw new Error("nothing was read");
   const deadLetters = Array.from({ length: 3_000 }, () => ({ envelope, reason: "HTTP 400" }));
   const order: string[] = [];

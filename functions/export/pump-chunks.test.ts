@@ -3,12 +3,12 @@ import { runInNewContext } from "node:vm";
 import { expect, it, onTestFinished } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { noOutcome } from "../store/export/positions.ts";
-import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import type { PackedBlock } from "../store/export/read-envelopes.ts";
 import { type PumpOptions, pumpChunks } from "./pump-chunks.ts";
 import type { ExportChunk } from "./source.ts";
 
 const chunkOf = (...hostIds: string[]): ExportChunk => ({
-  queues: hostIds.map((hostId) => [{ hostId } as StoredEnvelope]),
+  queues: hostIds.map((hostId) => [{ hostId } as PackedBlock]),
   envelopes: hostIds.length,
   bytes: 1,
   commit: async () => undefined,
@@ -84,16 +84,14 @@ it.each(["read", "commit"] as const)(
     const silent = createSilentBackend();
     const failure = new Error("write DEADLINE_EXCEEDED");
     const fail = () => Promise.reject(failure);
-    const isFirst = (envelopes: Iterable<StoredEnvelope>) =>
-      [...envelopes].some(({ hostId }) => hostId === "a");
+    const isFirst = (blocks: Iterable<PackedBlock>) =>
+      [...blocks].some(({ hostId }) => hostId === "a");
     const chunks = [chunkOf("a"), chunkOf("b")];
     if (failing === "commit") for (const chunk of chunks) chunk.commit = fail;
     const { clock, pump } = startPump({
       source: readAll(chunks, failing === "read" ? fail : undefined),
-      deliverAll: async (envelopes, signal) =>
-        failing === "commit" && isFirst(envelopes)
-          ? noOutcome
-          : silent.deliverAll(envelopes, signal),
+      deliverAll: async (blocks, signal) =>
+        failing === "commit" && isFirst(blocks) ? noOutcome : silent.deliverAll(blocks, signal),
     });
     await expect(pump).rejects.toBe(failure);
     await clock.advance(0);

@@ -1,14 +1,14 @@
 import type { Clock } from "#kit/clock.ts";
 import type { ChunkOutcome } from "../store/export/positions.ts";
-import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import type { PackedBlock } from "../store/export/read-envelopes.ts";
 import { sumOutcomes } from "./create-delivery.ts";
 import type { ExportChunk, ExportSource } from "./source.ts";
 
 /** The dependencies of a pump. */
 export interface PumpOptions {
   source: Pick<ExportSource, "read">;
-  /** Delivers envelopes of whole hosts, in their order. Rejects when the signal aborts. */
-  deliverAll(envelopes: Iterable<StoredEnvelope>, signal: AbortSignal): Promise<ChunkOutcome>;
+  /** Delivers blocks of whole hosts, in their order. Rejects when the signal aborts. */
+  deliverAll(blocks: Iterable<PackedBlock>, signal: AbortSignal): Promise<ChunkOutcome>;
   /** How many deliveries run at once. */
   lanes: number;
   bufferBytesMax: number;

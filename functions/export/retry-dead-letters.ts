@@ -49,7 +49,7 @@ export const retryDeadLetters = async (options: RetryOptions) => {
     const letters = new Map<StoredEnvelope, StoredDeadLetter>(
       page.map((letter) => [envelopeOf(letter), letter]),
     );
-    const requests = cutRequests(letters.keys(), limits);
+    const requests = cutRequests(letters.keys(), limits).toArray();
     report.skipped +=
       page.length - requests.reduce((sum, { envelopes }) => sum + envelopes.length, 0);
     for (const request of requests) {

@@ -30,7 +30,7 @@ interface ExportNeeds {
   open(lease: ExportLease): ExportSource;
   clock: Clock;
   entropy: Entropy;
-  log: Pick<Log, "info" | "warn">;
+  log: Pick<Log, "info" | "warn" | "error">;
   stopping: AbortSignal;
   metrics: Pick<ExportMetrics, "observe" | "lastError">;
 }

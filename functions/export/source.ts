@@ -1,13 +1,13 @@
 import type { ChunkOutcome } from "../store/export/positions.ts";
+import type { PackedBlock } from "../store/export/read-envelopes.ts";
 import { queueKey } from "../store/ingest/decide-batch.ts";
-import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 
 /** Envelopes that are read together, and committed together by one move of the position. */
 export interface ExportChunk {
-  /** The envelopes of each queue in the order of their sequence, behind those of the chunk before. */
-  queues: readonly (readonly StoredEnvelope[])[];
+  /** The blocks of each queue in the order of their sequences, behind those of the chunk before. */
+  queues: readonly (readonly PackedBlock[])[];
   envelopes: number;
-  /** Bytes of memory that the envelopes take. */
+  /** Bytes of memory that the envelopes take unpacked. */
   bytes: number;
   /**
    * Stores durably that the chunk, and each one before, is done; call it in the order of `read`. Throws if another process has taken over: then
@@ -23,8 +23,8 @@ export interface ExportSource {
   close(): void;
 }
 
-/** Groups envelopes by queue, each in the order of its sequence. */
-export const groupQueues = (envelopes: readonly StoredEnvelope[]): StoredEnvelope[][] =>
-  [...Map.groupBy(envelopes, queueKey).values()].map((queue) =>
-    queue.sort((a, b) => (a.sequence < b.sequence ? -1 : 1)),
+/** Groups blocks by queue, each in the order of its sequences. */
+export const groupQueues = (blocks: readonly PackedBlock[]): PackedBlock[][] =>
+  [...Map.groupBy(blocks, queueKey).values()].map((queue) =>
+    queue.sort((a, b) => (a.firstSequence < b.firstSequence ? -1 : 1)),
   );

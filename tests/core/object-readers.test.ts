@@ -8,24 +8,17 @@ import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { openObjectStore } from "#functions/node/objects/open-store.ts";
 import { objectNameOf } from "#functions/objects/object-store.ts";
-import {
-  acquireExportLease,
-  createExportPosition,
-  noOutcome,
-} from "#functions/store/export/positions.ts";
+import { acquireExportLease, createExportPosition } from "#functions/store/export/positions.ts";
 import { readerSetup } from "#functions/store/export/read-envelopes.ts";
 import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { findBlockPlaces, readBlockAt } from "#functions/store/ingest/host-blocks.ts";
 import { noteStore } from "#functions/store/ingest/objects.ts";
-import {
-  BlockCorrupt,
-  type DamagedBlock,
-  describeDamage,
-} from "#functions/store/ingest/stored-envelope.ts";
+import { BlockCorrupt, describeDamage } from "#functions/store/ingest/stored-envelope.ts";
 import { createTelemetryTable } from "#functions/store/ingest/telemetry-table.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
+import { createTestDelivery } from "#tests/support/deliver-chunks.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
@@ -65,14 +58,14 @@ const storeLines = async () => {
 };
 await storeLines();
 
-const damagedHosts = (damaged: readonly DamagedBlock[]) =>
-  damaged.map((block) => /1 envelopes, 1 to 1 of .*, host (\w+),/.exec(describeDamage(block))?.[1]);
+const damagedHosts = (damaged: readonly string[]) =>
+  damaged.map((block) => /1 envelopes, 1 to 1 of .*, host (\w+),/.exec(block)?.[1]).sort();
 
 it("an export sends what can be read, and counts the rest as lost", async () => {
   await createExportPosition(db, "default", "oldest");
   const { lease } = await acquireExportLease(db, "default", { owner: crypto.randomUUID() });
   if (lease === null) throw new Error("another process has the lease");
-  const damaged: DamagedBlock[] = [];
+  const { lines, damaged, deliverNew } = createTestDelivery(db);
   const source = createPostgresSource({
     ...readers,
     connect: () => openCopyClient(database.url, readerSetup),
@@ -81,18 +74,13 @@ it("an export sends what can be read, and counts the rest as lost", async () => 
     clock: systemClock,
     chunkBytes: 1 << 20,
     silenceMs: 30_000,
-    onDamaged: (block) => void damaged.push(block),
   });
   onTestFinished(() => source.close());
-  const lines: string[] = [];
   await eventually(async () => {
-    for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
-      for (const { payload } of chunk.queues.flat()) lines.push(decoder.decode(payload));
-      await chunk.commit({ ...noOutcome, exported: chunk.envelopes });
-    }
+    await deliverNew(source);
     expect(lines.sort()).toEqual(["of in-row", "of whole"]);
   });
-  expect(damagedHosts(damaged).sort()).toEqual(["changed", "missing"]);
+  expect(damagedHosts(damaged)).toEqual(["changed", "missing"]);
   expect((await sql`select lost::int from export_position`)[0]?.lost).toBe(2);
 });
 
@@ -109,15 +97,15 @@ it("the telemetry of a host is read, or its block is damaged", async () => {
 });
 
 it("a copy has what can be read", async () => {
-  const damaged: DamagedBlock[] = [];
+  const damaged: string[] = [];
   const range = { from: new Date(0), to: new Date("9999-01-01") };
   const copied = await createTelemetryTable(
     sql,
-    { ...range, table: "copied", onDamaged: (block) => void damaged.push(block) },
+    { ...range, table: "copied", onDamaged: (block) => void damaged.push(describeDamage(block)) },
     readers,
   );
   expect(copied).toBe(2);
-  expect(damagedHosts(damaged).sort()).toEqual(["changed", "missing"]);
+  expect(damagedHosts(damaged)).toEqual(["changed", "missing"]);
   const rows = await sql`select host_id from copied order by 1`;
   expect(rows.map(({ host_id }) => host_id)).toEqual(["in-row", "whole"]);
 });

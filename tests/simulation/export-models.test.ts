@@ -23,9 +23,9 @@ import {
 import { readerSetup } from "#functions/store/export/read-envelopes.ts";
 import { commitBatch, openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
-import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "#kit/clock.ts";
 import { useTestDatabase } from "../support/database.ts";
+import { envelopesIn } from "../support/deliver-chunks.ts";
 import { eventually } from "../support/eventually.ts";
 import { startOtlpBackend } from "../support/ingest/otlp-backend.ts";
 import { testRun } from "../support/stored-envelopes.ts";
@@ -186,17 +186,13 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]) => {
           clock: { monotonic: () => 0 },
           connect: side.reader,
           disconnect: destroyClient,
-          onDamaged: (block) => {
-            throw new Error(describeDamage(block));
-          },
         });
         await side.settled(lease);
         const lines: string[] = [];
         try {
           for (let chunk = await source.read(); chunk !== null; chunk = await source.read())
-            lines.push(
-              ...chunk.queues.flat().map(({ payload }) => Buffer.from(payload).toString()),
-            );
+            for (const { payload } of envelopesIn(chunk).flat())
+              lines.push(Buffer.from(payload).toString());
         } finally {
           source.close();
         }

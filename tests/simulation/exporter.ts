@@ -6,13 +6,14 @@ import { runExport } from "#functions/export/run-export.ts";
 import type { ExportSource } from "#functions/export/source.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import {
+  type ChunkOutcome,
   createExportPosition,
   type ExportLease,
   noOutcome,
 } from "#functions/store/export/positions.ts";
 import { destroyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { createObjectReader, type ObjectReader } from "#functions/store/ingest/object-data.ts";
-import { type DamagedBlock, describeDamage } from "#functions/store/ingest/stored-envelope.ts";
+import type { DamagedBlock } from "#functions/store/ingest/stored-envelope.ts";
 import { type Backend, type BackendFault, createBackendClient } from "./backend.ts";
 import type { Bucket } from "./bucket.ts";
 import type { SessionNeeds } from "./database-session.ts";
@@ -106,10 +107,6 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
         silenceMs,
         connect: () => connectReader(world, { ...needs, client: process }),
         disconnect: destroyClient,
-        onDamaged: (block) => {
-          if (!fault.source?.hidesDamage) needs.damaged.push(block);
-          world.note(`${name} finds damage: ${describeDamage(block)}`);
-        },
       });
       return fault.source?.commitsEarly ? committingEarly(source) : source;
     };
@@ -118,14 +115,16 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
       buffered: (bytes: number) => {
         bufferedMax = Math.max(bufferedMax, bytes);
       },
+      committed: ({ damaged }: ChunkOutcome) => {
+        if (!fault.source?.hidesDamage) needs.damaged.push(...damaged);
+      },
     };
     const log = {
       info: () => undefined,
       warn: (fields: object, message: string) =>
         world.note(`${name}: ${message} ${describe(fields)}`),
-      error: (fields: object, message: string) => {
-        throw new Error(`${message} ${describe(fields)}`);
-      },
+      error: (fields: object, message: string) =>
+        world.note(`${name}: ${message} ${describe(fields)}`),
     };
     const run = async (): Promise<void> => {
       // At its start it waits for the database.

@@ -7,6 +7,7 @@ import {
   serverStart,
 } from "../database/identity.ts";
 import { nextXid, oldestXid, orNull, type RowOf, readRow } from "../database/statements.ts";
+import type { DamagedBlock } from "../ingest/stored-envelope.ts";
 import {
   addHostLosses,
   addRejections,
@@ -196,6 +197,8 @@ export const releaseExportLease = async (db: Executor, lease: ExportLease): Prom
 export interface ChunkOutcome {
   exported: number;
   rejectedItems: number;
+  /** Blocks whose envelopes are lost. */
+  damaged: readonly DamagedBlock[];
   deadLetters: readonly ExportDeadLetter[];
   /** Envelopes that the backend rejected and that are not kept, because their hosts have reached their limit of dead letters. */
   dropped: readonly ExportDeadLetter[];
@@ -207,6 +210,7 @@ export interface ChunkOutcome {
 export const noOutcome: ChunkOutcome = {
   exported: 0,
   rejectedItems: 0,
+  damaged: [],
   deadLetters: [],
   dropped: [],
   partial: [],
@@ -217,8 +221,6 @@ interface ExportProgress extends ChunkOutcome {
   position: bigint;
   /** Envelopes that the position moves past. */
   passed: number;
-  /** Envelopes that retention deleted before they were read, or whose block is damaged. */
-  lost?: number;
 }
 
 /**
@@ -231,23 +233,16 @@ export const moveExportPosition = async (
   lease: ExportLease,
   progress: ExportProgress,
 ): Promise<void> => {
-  const {
-    position,
-    passed,
-    exported,
-    rejectedItems,
-    deadLetters,
-    dropped,
-    partial,
-    lost = 0,
-  } = progress;
+  const { position, passed, exported, rejectedItems, deadLetters, dropped, partial, damaged } =
+    progress;
+  const lost = damaged.reduce((sum, { envelopes }) => sum + envelopes, 0);
   await db.transaction(async (tx) => {
     await insertDeadLetters(tx, lease.name, deadLetters);
     await addHostLosses(tx, lease.name, dropped);
     await addRejections(tx, lease.name, [...deadLetters, ...dropped, ...partial]);
     const rows = await tx.execute(sql`
       update export_position set position = ${position}::bigint,
-        passed = passed + ${passed}::bigint, exported = exported + ${exported}::bigint,
+        passed = passed + ${passed - lost}::bigint, exported = exported + ${exported}::bigint,
         rejected_items = rejected_items + ${rejectedItems}::bigint, lost = lost + ${lost}::bigint, updated_at = clock_timestamp()
       where ${ownsLease(lease)} and position = ${lease.position}::bigint and ${position}::bigint <= ${nextXid} returning name`);
     if (rows.length === 0)

@@ -11,7 +11,6 @@ import { setForSession } from "../database/connection-settings.ts";
 import { createCopyFields } from "../database/copy-fields.ts";
 import { unusedResults } from "../ingest/copy-transaction.ts";
 import type { ObjectReader } from "../ingest/object-data.ts";
-import { isInObject } from "../ingest/object-reference.ts";
 import {
   type BlockCodec,
   BlockCorrupt,
@@ -27,97 +26,92 @@ import { copyRows, decodeRow } from "../rows/read-rows.ts";
 interface EnvelopeRange {
   from: bigint;
   to: bigint;
-  /** Stops reading after so many bytes of memory. */
+  /** Stops reading at more envelopes than these would take of memory. */
   bytesMax: number;
 }
 
 /** The session settings of a reader, because the statistics of a growing partition are always old. */
 export const readerSetup = `${setForSession(0)}; set enable_seqscan = off`;
 
-/** The envelopes of a range, in no order, and the blocks whose envelopes are missing, because their data are damaged. */
-export interface ReadEnvelopes {
-  envelopes: StoredEnvelope[];
-  damaged: DamagedBlock[];
+/** Envelopes of a queue as they are stored, which takes a tenth of the memory that they take unpacked. */
+export interface PackedBlock extends DamagedBlock {
+  /** The memory that the envelopes take unpacked. */
+  bytes: number;
+  /** Returns the envelopes. Throws `BlockCorrupt`. */
+  unpack(): StoredEnvelope[];
 }
 
-/** A block whose data are in an object. */
-type BlockInObject = StoredBlock & DamagedBlock & { digest: Uint8Array };
+/** A row of `ingest_block`, whose data may be in an object. */
+type BlockRow = StoredBlock &
+  Omit<PackedBlock, "unpack"> & {
+    digest: Uint8Array;
+  };
 
-/** What the rows of a range have: the envelopes of blocks, and the blocks that are in objects. */
-interface ReadRange extends ReadEnvelopes {
-  inObjects: BlockInObject[];
+/** What the rows of a range have, in no order: blocks, and envelopes that an earlier version stored as rows. */
+interface ReadRange {
+  blocks: BlockRow[];
+  rows: PackedBlock[];
 }
 
-/**
- * Returns the envelopes that the rows of a range have, and the blocks whose data `readObjects` reads; null, after reading at most `bytesMax`,
- * if they are more. Rejects when the database fails.
- */
-export const readEnvelopes = (
-  client: Client,
-  range: EnvelopeRange,
-  codec: Pick<BlockCodec, "decompress">,
-): Promise<ReadRange | null> =>
+/** Returns the rows of a range; null, after reading at most `bytesMax`, if they are more. Rejects when the database fails. */
+export const readBlocks = (client: Client, range: EnvelopeRange): Promise<ReadRange | null> =>
   new Promise((resolve, reject) => {
-    client.query(copyOut(range, codec, resolve, reject));
+    client.query(copyOut(range, resolve, reject));
   });
 
-/** Adds the envelopes of the blocks that are in objects. */
-export const readObjects = async (
-  { envelopes, damaged, inObjects }: ReadRange,
-  codec: Pick<BlockCodec, "decompress">,
-  objects: Pick<ObjectReader, "withData">,
-): Promise<ReadEnvelopes> => {
-  const blocks = await objects.withData(inObjects);
-  for (const [index, block] of blocks.entries()) {
-    try {
-      if (block instanceof BlockCorrupt) throw block;
-      for (const envelope of readStoredBlock(block, codec)) envelopes.push(envelope);
-    } catch (cause) {
-      if (!(cause instanceof BlockCorrupt)) throw cause;
-      damaged.push(inObjects[index] as BlockInObject);
-    }
-  }
-  return { envelopes, damaged };
+/** Reads the data of the blocks that are in objects. A block whose data are damaged throws when it is unpacked. */
+export const packBlocks = async (
+  { blocks, rows }: ReadRange,
+  {
+    codec,
+    objects,
+  }: { codec: Pick<BlockCodec, "decompress">; objects: Pick<ObjectReader, "withData"> },
+): Promise<PackedBlock[]> => {
+  const read = await objects.withData(blocks);
+  const unpack = (block: BlockRow | BlockCorrupt) => {
+    if (block instanceof BlockCorrupt) throw block;
+    return readStoredBlock(block, codec);
+  };
+  return [
+    ...rows,
+    ...blocks.map((block, index) => ({ ...block, unpack: () => unpack(read[index] ?? block) })),
+  ];
 };
 
 const columns =
-  "host_id, queue_id, first_sequence, last_sequence, envelopes, received_at, raw_bytes, encoding, data, digest";
+  "host_id, queue_id, first_sequence, last_sequence, envelopes, received_at, payload_bytes, raw_bytes, encoding, data, digest";
 
 const copyBlocks = ({ from, to }: EnvelopeRange) =>
   `copy (select ${columns} from ingest_block where xid >= ${from} and xid < ${to}) to stdout with (format binary)`;
 
 const copyOut = (
   range: EnvelopeRange,
-  codec: Pick<BlockCodec, "decompress">,
   resolve: (read: ReadRange | null) => void,
   reject: (cause: unknown) => void,
 ): Submittable => {
-  const envelopes: StoredEnvelope[] = [];
-  const damaged: DamagedBlock[] = [];
-  const inObjects: BlockInObject[] = [];
+  const read: ReadRange = { blocks: [], rows: [] };
   let bytes = 0;
-  let isTooLarge = false;
   let areRows = false;
   let failure: unknown;
+  const addRow = (chunk: Buffer): number => {
+    const block = areRows ? packRow(chunk) : decodeBlock(chunk);
+    if (block === undefined) return 0;
+    if ("data" in block) read.blocks.push(block);
+    else read.rows.push(block);
+    return block.bytes;
+  };
   return {
     submit: (connection: Connection) =>
       connection.query(`${copyBlocks(range)}; ${copyRows(range)}`),
     // PostgreSQL sends each row as one message; the first begins with the format's header.
     handleCopyData({ chunk }: { chunk: Buffer }, connection: Connection) {
-      if (isTooLarge || failure !== undefined) return;
+      if (bytes > range.bytesMax || failure !== undefined) return;
       try {
-        const read = areRows ? readRow(chunk) : readBlock(chunk, codec, { damaged, inObjects });
-        bytes += read.bytes + read.envelopes.length * objectBytes;
-        if (bytes <= range.bytesMax) {
-          for (const envelope of read.envelopes) envelopes.push(envelope);
-          return;
-        }
+        bytes += addRow(chunk);
       } catch (cause) {
         failure = cause;
-        return;
       }
-      isTooLarge = true;
-      envelopes.length = inObjects.length = 0;
+      if (bytes <= range.bytesMax) return;
       // Reading the rest would cost as much as storing it, so the connection is closed.
       connection.stream.destroy();
       resolve(null);
@@ -126,51 +120,46 @@ const copyOut = (
       areRows = true;
     },
     handleError: (cause: Error) => reject(cause),
-    handleReadyForQuery: () =>
-      failure === undefined ? resolve({ envelopes, damaged, inObjects }) : reject(failure),
+    handleReadyForQuery: () => (failure === undefined ? resolve(read) : reject(failure)),
     ...unusedResults,
   } as Submittable;
 };
 
-const readRow = (chunk: Buffer): { bytes: number; envelopes: StoredEnvelope[] } => {
+const bytesOf = (payloadBytes: number, envelopes: number) => payloadBytes + envelopes * objectBytes;
+
+const packRow = (chunk: Buffer): PackedBlock | undefined => {
   const row = decodeRow(chunk);
-  return { bytes: chunk.length, envelopes: row ? [row] : [] };
+  return (
+    row && {
+      ...row,
+      firstSequence: row.sequence,
+      lastSequence: row.sequence,
+      envelopes: 1,
+      bytes: bytesOf(row.payload.length, 1),
+      unpack: () => [row],
+    }
+  );
 };
 
-/**
- * Reads a block. Adds one with unreadable data to `damaged`: an export that stopped at it would never continue. Of one that is in an object,
- * counts the bytes that it will have.
- */
-const readBlock = (
-  chunk: Buffer,
-  codec: Pick<BlockCodec, "decompress">,
-  { damaged, inObjects }: Pick<ReadRange, "damaged" | "inObjects">,
-): { bytes: number; envelopes: StoredEnvelope[] } => {
+const decodeBlock = (chunk: Buffer): BlockRow | undefined => {
   const fields = createCopyFields(chunk);
-  if (fields === undefined) return { bytes: 0, envelopes: [] };
-  const place: DamagedBlock = {
-    hostId: fields.text(),
-    queueId: fields.bytes(),
-    firstSequence: fields.bigint(),
-    lastSequence: fields.bigint(),
-    envelopes: fields.integer(),
+  if (fields === undefined) return undefined;
+  const hostId = fields.text();
+  const queueId = fields.bytes();
+  const firstSequence = fields.bigint();
+  const lastSequence = fields.bigint();
+  const envelopes = fields.integer();
+  return {
+    hostId,
+    queueId,
+    firstSequence,
+    lastSequence,
+    envelopes,
     receivedAt: fields.time() ?? 0n,
+    bytes: bytesOf(fields.integer(), envelopes),
+    rawBytes: fields.integer(),
+    encoding: fields.integer(),
+    data: fields.bytes(),
+    digest: fields.bytes(),
   };
-  const rawBytes = fields.integer();
-  const encoding = fields.integer();
-  const data = fields.bytes();
-  if (isInObject({ encoding })) {
-    inObjects.push({ ...place, rawBytes, encoding, data, digest: fields.bytes() });
-    return { bytes: rawBytes + place.envelopes * objectBytes, envelopes: [] };
-  }
-  try {
-    return {
-      bytes: rawBytes,
-      envelopes: readStoredBlock({ ...place, rawBytes, encoding, data }, codec),
-    };
-  } catch (cause) {
-    if (!(cause instanceof BlockCorrupt)) throw cause;
-    damaged.push(place);
-    return { bytes: 0, envelopes: [] };
-  }
 };

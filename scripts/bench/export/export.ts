@@ -12,7 +12,7 @@ import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { openObjectStore } from "#functions/node/objects/open-store.ts";
 import { connectDatabase, type Database } from "#functions/store/database/database.ts";
-import { packRange, readerSetup, readRange } from "#functions/store/export/read-envelopes.ts";
+import { packBlocks, readBlocks, readerSetup } from "#functions/store/export/read-envelopes.ts";
 import { openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { noteStore } from "#functions/store/ingest/objects.ts";
@@ -40,44 +40,34 @@ const sinkProgram = fileURLToPath(new URL("./export-sink.ts", import.meta.url));
  * commits as fast as they go. `--store directory`: the blocks are in objects of a temporary directory.
  */
 export const exportBench: Bench = async (args) => {
-  const options = readCommandOptions(
-    {
-      backlog: 600_000,
-      arrival: 2_000,
-      pairs: 3,
-      seconds: 4,
-      store: "postgres",
-    },
-    args,
-  );
+  const defaults = { backlog: 600_000, arrival: 2_000, pairs: 3, seconds: 4, store: "postgres" };
+  const options = readCommandOptions(defaults, args);
   const { backlog, arrival, pairs, seconds } = options;
   await using folder = await mkdtempDisposable(join(tmpdir(), "bench-export-"));
   const lines = await createCorpus({ mix: "lines" });
   await using database = await openEmbeddedDatabase();
   const sink = await startProcess([sinkProgram], "ready");
   const port = Number(sink.records[0]?.port);
-  const location = options.store === "postgres" ? null : `directory:${folder.path}`;
-  const store = await openExportStore(database, location);
-  const load = createExportLoad(store.committer, lines, location ? 512 : 16);
+  const isInObjects = options.store === "directory";
+  const store = await openExportStore(database, isInObjects ? `directory:${folder.path}` : null);
+  const load = createExportLoad(store.committer, lines, isInObjects ? 512 : 16);
   try {
     await load.store(backlog);
     const floor = await measureFloor(store, port);
     const catchUp = await measureCatchUp({ database, port, load, arrival, backlog });
     const cost = await measureCost({ database, port, load, arrival, pairs, seconds });
-    const ratio = rounded(catchUp.rate / floor, 2);
-    const slowdownOf = (alone: number, exporting: number) => rounded(1 - exporting / alone, 3);
     const judged = judgeGoals("export", {
-      ratio,
+      ratio: rounded(catchUp.rate / floor, 2),
       times_arrival: rounded(catchUp.rate / arrival, 2),
-      slowdown: slowdownOf(cost.alone.rate, cost.exporting.rate),
-      saturated_slowdown: slowdownOf(cost.saturated_alone.rate, cost.saturated_exporting.rate),
+      slowdown: slowdownOf(cost.alone, cost.exporting),
+      saturated_slowdown: slowdownOf(cost.saturated_alone, cost.saturated_exporting),
       exporter_mb: catchUp.exporter_rss_mb,
     });
     return {
       figure: rounded(catchUp.rate),
       unit: "envelopes/s delivered while others arrive",
       floor: rounded(floor),
-      ratio,
+      ratio: rounded(catchUp.rate / floor, 2),
       ...judged,
       details: {
         ...options,
@@ -94,6 +84,9 @@ export const exportBench: Bench = async (args) => {
 
 /** Of the loop; a block has 50 envelopes or more. */
 const blocksOfRequest = 16;
+
+const slowdownOf = (alone: Pick<LoadFigures, "rate">, exporting: Pick<LoadFigures, "rate">) =>
+  rounded(1 - exporting.rate / alone.rate, 3);
 
 /** Where core stores envelopes, and an export finds them. */
 interface ExportStore {
@@ -129,8 +122,8 @@ const openExportStore = async (
       const step = 64n;
       for (let from = BigInt(row.first); from < BigInt(row.last); from += step) {
         const range = { from, to: from + step, bytesMax: Number.POSITIVE_INFINITY };
-        const read = await readRange(client, range);
-        const blocks = read ? await packRange(read, needs) : [];
+        const read = await readBlocks(client, range);
+        const blocks = read ? await packBlocks(read, needs) : [];
         for (let at = 0; at < blocks.length; at += blocksOfRequest)
           yield blocks.slice(at, at + blocksOfRequest).flatMap((block) => block.unpack());
       }
