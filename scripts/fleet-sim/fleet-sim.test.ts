@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { driftKinds, fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { agentKinds } from "#proto/values.ts";
 import { createTestDatabase } from "#tests/support/database.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { predictHealth } from "./model/predict-health.ts";
@@ -194,11 +195,12 @@ describe("the scenario fleet-100", () => {
     });
   });
 
-  it("has every kind of drift, hosts that never forwarded, unused successors and refusals", () => {
+  it("has every kind of agent and of drift, hosts that never forwarded, unused successors and refusals", () => {
     const { rows } = simulation.health;
     expect(new Set(rows.map((row) => row.config.drift))).toEqual(new Set(driftKinds));
+    expect(new Set(rows.map((row) => row.agent))).toEqual(new Set(agentKinds));
     expect(
-      rows.filter((row) => row.last_heartbeat_at !== null && row.last_envelope_at === null).length,
+      rows.filter((row) => row.last_heartbeat_at !== null && row.forwarding === "never").length,
     ).toBe(3);
     expect(rows.filter((row) => row.successor !== null).length).toBe(1);
     const reasons = new Set(rows.flatMap((row) => row.last_auth_failure?.reason ?? []));

@@ -53,6 +53,7 @@ const hostView = (host: Host, enrolledAt: number) => ({
   identity: host.identity,
   hostname: host.hostname,
   platform: host.platform,
+  agent: host.agent,
   version: host.version,
   role: host.role,
   config: host.management,

@@ -33,7 +33,7 @@ interface OpampAgentOptions {
 type AgentReport = Omit<MessageInitShape<typeof AgentToServerSchema>, "$typeName" | "instanceUid">;
 
 /** An OpAMP agent without a connection: its messages, and what it does with answers. */
-interface OpampAgent {
+export interface OpampAgent {
   readonly instanceUid: Uint8Array<ArrayBuffer>;
   /** The remote config that it runs; null: a config of its own. */
   readonly running: string | null;
@@ -152,6 +152,17 @@ export const createOpampAgent = (options: OpampAgentOptions): OpampAgent => {
       return answer;
     },
   };
+};
+
+/** Polls over HTTP until the agent has nothing new, five times at most; returns the last answer. `post` rejects unless core accepts. */
+export const pollOpamp = async (
+  agent: OpampAgent,
+  post: (message: Uint8Array<ArrayBuffer>) => Promise<Uint8Array>,
+): Promise<ServerToAgent> => {
+  let answer = agent.receive(await post(agent.next()));
+  for (let round = 1; round < 5 && agent.hasNews; round++)
+    answer = agent.receive(await post(agent.next()));
+  return answer;
 };
 
 const attributesOf = (values: Readonly<Record<string, string>>) =>

@@ -10,7 +10,7 @@ import { startTestIngest } from "#tests/support/ingest.ts";
 import type { ModelDatabase } from "../model/predict-health.ts";
 import { driveFleet } from "./drive-fleet.ts";
 import { createForward } from "./node-wire.ts";
-import type { Wire, WireResponse } from "./wire.ts";
+import { codeOf, type Wire, WireError, type WireResponse } from "./wire.ts";
 
 /** Runs a prediction with an empty database of the test server. */
 const withDatabase = async <Result>(use: (database: ModelDatabase) => Promise<Result>) => {
@@ -62,6 +62,14 @@ describe("a driven fleet", async () => {
           listener: "ingest",
         }),
       ),
+    poll: async (message, { certificate }) => {
+      const headers = { "Content-Type": "application/x-protobuf" };
+      const url = new URL("/v1/opamp", "http://core.test");
+      const request = new Request(url, { method: "POST", headers, body: message });
+      const response = await test.fetch(request, { certificate, listener: "ingest" });
+      if (response.status !== 200) throw new WireError(codeOf(await read(response)));
+      return new Uint8Array(await response.arrayBuffer());
+    },
     forward: async (beacon) => {
       const known = clients.get(beacon.identity) ?? ingest.client({ uri: beacon.identity });
       clients.set(beacon.identity, known);

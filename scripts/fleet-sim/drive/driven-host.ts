@@ -3,7 +3,9 @@ import { createCsr } from "#collector/identity/request-certificate.ts";
 import { signBody } from "#collector/management/signed-request.ts";
 import { rfc3339 } from "#kit/clock.ts";
 import { decodePem, encodePem } from "#proto/pem.ts";
+import { pollOpamp } from "#scripts/lab/opamp-agent.ts";
 import type { Host } from "../scenario/hosts.ts";
+import { createSimulatedAgent } from "../scenario/simulated-agent.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
 import type { FleetOperator } from "./operator.ts";
 import {
@@ -116,6 +118,7 @@ export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost 
       hostname: host.hostname,
       platform: host.platform,
       collector_version: host.version,
+      agent: host.agent,
     };
     const bearer = await context.bootstrapToken(ttl);
     const response = await wire.call({
@@ -135,7 +138,20 @@ export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost 
     return install(key, expectStatus(await manage("renew", body, { certificate }), 200));
   };
 
+  const agent = createSimulatedAgent(host);
+  const poll = async ({ certificate }: Step & { kind: "heartbeat" }): Promise<StepResult> => {
+    const credentials = credentialsOf(certificate);
+    try {
+      await pollOpamp(agent, (message) => wire.poll(message, credentials));
+      return { outcome: "accepted", at: context.now() };
+    } catch (error) {
+      if (!(error instanceof WireError) || error.isTransient) throw error;
+      return { outcome: error.code, at: context.now() };
+    }
+  };
+
   const heartbeat = async (step: Step & { kind: "heartbeat" }): Promise<StepResult> => {
+    if (host.agent === "otelcol") return poll(step);
     const { certificate, skew, signedBy } = step;
     const key = signedBy === "other_key" ? generateKey() : undefined;
     const report = composeReport(host, step.at, step.status);

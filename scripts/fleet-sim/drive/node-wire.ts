@@ -1,7 +1,7 @@
 import { Agent as HttpAgent, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } from "node:https";
 import { Readable } from "node:stream";
-import { text } from "node:stream/consumers";
+import { buffer } from "node:stream/consumers";
 import { rootCertificates } from "node:tls";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
@@ -13,6 +13,7 @@ import { GrpcError } from "#proto/grpc-status.ts";
 import { encodePem } from "#proto/pem.ts";
 import {
   beaconSource,
+  codeOf,
   type HostCredentials,
   type Wire,
   WireError,
@@ -52,26 +53,36 @@ export const createNodeWire = ({
   const agent = api.url.startsWith("https:")
     ? new HttpsAgent({ ...limits, ...caOf(api) })
     : new HttpAgent(limits);
+  const asHost = (path: string, sent: Sent, credentials: HostCredentials) => {
+    const { cert, key } = pemOf(credentials);
+    if ("header" in management) {
+      const headers = { [management.header]: encodeURIComponent(cert) };
+      return exchange(api.url + path, sent, { agent, method: "POST", headers });
+    }
+    return exchange(management.url + path, sent, {
+      ...caOf(management),
+      cert,
+      key,
+      agent: false,
+      method: "POST",
+    });
+  };
   return {
-    call: ({ method, path, bearer, body }) =>
-      exchange(api.url + path, body, {
-        agent,
-        method,
-        headers: { authorization: `Bearer ${bearer}` },
-      }),
-    manage: ({ path, body }, credentials) => {
-      const { cert, key } = pemOf(credentials);
-      if ("header" in management) {
-        const headers = { [management.header]: encodeURIComponent(cert) };
-        return exchange(api.url + path, body, { agent, method: "POST", headers });
-      }
-      return exchange(management.url + path, body, {
-        ...caOf(management),
-        cert,
-        key,
-        agent: false,
-        method: "POST",
-      });
+    call: async ({ method, path, bearer, body }) =>
+      readObject(
+        await exchange(api.url + path, body && jsonOf(body), {
+          agent,
+          method,
+          headers: { authorization: `Bearer ${bearer}` },
+        }),
+      ),
+    manage: async ({ path, body }, credentials) =>
+      readObject(await asHost(path, jsonOf(body), credentials)),
+    poll: async (message, credentials) => {
+      const sent = { type: "application/x-protobuf", content: message };
+      const answer = await asHost("/v1/opamp", sent, credentials);
+      if (answer.status === 200) return answer.content;
+      throw new WireError(codeOf(readObject(answer)), { isTransient: answer.status >= 500 });
     },
     forward: ingest === undefined ? null : createForward(ingest),
     close: () => agent.destroy(),
@@ -85,27 +96,42 @@ const pemOf = ({ key, certificate }: HostCredentials) => ({
   key: encodePem(key, "PRIVATE KEY"),
 });
 
+interface Sent {
+  type: string;
+  content: string | Uint8Array;
+}
+
+interface Received {
+  status: number;
+  content: Buffer;
+}
+
+const jsonOf = (body: object): Sent => ({
+  type: "application/json",
+  content: JSON.stringify(body),
+});
+
 const exchange = async (
   url: string,
-  body: object | undefined,
+  sent: Sent | undefined,
   options: RequestOptions,
-): Promise<WireResponse> => {
+): Promise<Received> => {
   const send = url.startsWith("https:") ? httpsRequest : httpRequest;
-  const { promise, resolve, reject } = Promise.withResolvers<WireResponse>();
-  const contentType = body === undefined ? {} : { "content-type": "application/json" };
+  const { promise, resolve, reject } = Promise.withResolvers<Received>();
+  const contentType = sent && { "content-type": sent.type };
   const request = send(
     url,
     { ...options, timeout: timeoutMs, headers: { ...options.headers, ...contentType } },
     (response) => {
-      text(response).then(
-        (received) => resolve({ status: response.statusCode ?? 0, body: parseObject(received) }),
+      buffer(response).then(
+        (content) => resolve({ status: response.statusCode ?? 0, content }),
         reject,
       );
     },
   );
   request.on("timeout", () => request.destroy(new WireError("timeout", { isTransient: true })));
   request.on("error", reject);
-  request.end(body === undefined ? undefined : JSON.stringify(body));
+  request.end(sent?.content);
   return promise.catch((cause: unknown) => {
     if (cause instanceof WireError) throw cause;
     // The network's own code, such as `econnrefused`.
@@ -116,13 +142,15 @@ const exchange = async (
   });
 };
 
-const parseObject = (received: string): WireResponse["body"] => {
+const readObject = ({ status, content }: Received): WireResponse => {
   try {
-    const value: unknown = JSON.parse(received);
-    return typeof value === "object" && value !== null ? (value as WireResponse["body"]) : {};
+    const value: unknown = JSON.parse(content.toString());
+    if (typeof value === "object" && value !== null)
+      return { status, body: value as WireResponse["body"] };
   } catch {
-    return {};
+    // Only the status is known.
   }
+  return { status, body: {} };
 };
 
 /** Returns a function that sends a frame to an ingest listener, over a connection of its own, as the certificate's host. */

@@ -37,6 +37,8 @@ export interface Wire {
     request: { path: string; body: object },
     credentials: HostCredentials,
   ): Promise<WireResponse>;
+  /** Posts a message of OpAMP as a host, as `manage` does; resolves with core's answer. */
+  poll(message: Uint8Array<ArrayBuffer>, credentials: HostCredentials): Promise<Uint8Array>;
   /** Sends a frame to the ingest listener; rejects with core's reason. Null without a listener: no host forwards then. */
   forward: ((beacon: Beacon, credentials: HostCredentials) => Promise<void>) | null;
   close(): void;

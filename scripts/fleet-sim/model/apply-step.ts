@@ -3,10 +3,12 @@ import type { ProvenCollector } from "#functions/domain/certificate/authenticate
 import { markUsed, recordAuthFailure } from "#functions/domain/certificate/authenticate.ts";
 import { revokeCertificate, revokeIdentity } from "#functions/domain/certificate/identities.ts";
 import { assignConfig } from "#functions/domain/config/desired-config.ts";
+import { createAgentSession } from "#functions/opamp/agent-session.ts";
 import { Problem } from "#functions/problems.ts";
 import { insertCertificate } from "#functions/store/certificate/certificates.ts";
 import { updateIdentity } from "#functions/store/certificate/identities.ts";
 import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
+import { pollOpamp } from "#scripts/lab/opamp-agent.ts";
 import { people } from "#scripts/lab/people.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
@@ -71,9 +73,45 @@ const heartbeat = async (host: ModelHost, step: Step & { kind: "heartbeat" }): P
     throw new Error(`${host.host.deviceId}: a heartbeat was ${outcome}, not ${step.expected}`);
 };
 
+/** Exchanges messages as an agent that polls does, without TLS. */
+const poll = async (host: ModelHost, number: number): Promise<string> => {
+  const { core, agent, register } = host;
+  const certificate = certificateOf(host, number);
+  const caller = {
+    identity: host.host.identity,
+    fingerprintSha256: certificate.fingerprint,
+    notAfter: certificate.notAfter.getTime(),
+    remoteAddress: modelOrigin.remoteAddress,
+  };
+  try {
+    const file = await register.open(caller, await register.admit(caller));
+    const { receive } = createAgentSession({
+      ...core,
+      identity: caller.identity,
+      file,
+      turns: { take: () => true, waitMs: () => 0 },
+      isPoll: true,
+      onFailure: (error) => {
+        throw error;
+      },
+    });
+    await pollOpamp(agent, async (message) => {
+      const { answer, fault } = await receive(message);
+      if (fault) throw fault;
+      return answer;
+    });
+    certificate.used = true;
+    return "accepted";
+  } catch (error) {
+    if (error instanceof Problem) return error.code;
+    throw error;
+  }
+};
+
 const outcomeOf = async (host: ModelHost, step: Step & { kind: "heartbeat" }): Promise<string> => {
   const { core, takeHeartbeat } = host;
-  const { identity } = host.host;
+  const { identity, agent } = host.host;
+  if (agent === "otelcol") return poll(host, step.certificate);
   // Core finds these before it reads the certificate's row: see `proveCollector`.
   if (step.expected === "clock_skew" || step.expected === "proof_invalid") {
     await recordAuthFailure(core, { identity, reason: step.expected });

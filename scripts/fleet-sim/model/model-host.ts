@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Core } from "#functions/core.ts";
 import { type AcceptHeartbeat, createHeartbeats } from "#functions/domain/fleet/heartbeat.ts";
+import type { AgentRegister } from "#functions/opamp/agent-register.ts";
+import { createAgentRegister } from "#functions/opamp/create-agent-register.ts";
 import {
   type CertificateRow,
   insertCertificates,
@@ -11,9 +13,11 @@ import { addEnrollments, addTokenUses } from "#functions/store/enrollment/polici
 import { systemClock } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import { createInProcessCore } from "#scripts/lab/in-process-core.ts";
+import type { OpampAgent } from "#scripts/lab/opamp-agent.ts";
 import { insertEnrollments } from "#scripts/lab/seed-enrollments.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { createRandom, type Random } from "../scenario/random.ts";
+import { createSimulatedAgent } from "../scenario/simulated-agent.ts";
 import type { HostHistory } from "../scenario/steps.ts";
 
 /** A core whose clock shows the time that it is set to. */
@@ -49,6 +53,9 @@ export interface ModelCertificate extends Pick<CertificateRow, "id" | "notBefore
 export interface ModelHost extends HostHistory {
   core: ModelCore;
   takeHeartbeat: AcceptHeartbeat;
+  /** Of a host whose agent speaks OpAMP. */
+  agent: OpampAgent;
+  register: AgentRegister;
   identityId: string;
   ttl: "usual" | "short";
   /** In the order of their issue. */
@@ -77,7 +84,7 @@ export const enrollHosts = async (
       hostname: host.hostname,
       platform: host.platform,
       collectorVersion: host.version,
-      agent: "svc-collector" as const,
+      agent: host.agent,
       enrolledAt: new Date(core.clock.now()),
       revokedAt: null,
       lastAuthFailureAt: null,
@@ -135,6 +142,8 @@ const createModelHost = (
     steps,
     core,
     takeHeartbeat: createHeartbeats(core),
+    agent: createSimulatedAgent(host),
+    register: createAgentRegister(core),
     identityId,
     ttl: first.ttl,
     certificates: [],

@@ -11,11 +11,12 @@ import { type Timeline, type TimeSpan, timelineOf } from "./timeline.ts";
 /** Generates the steps of a host. Endless if the host outlives the history: see `historyOf`. */
 export const stepsOf = (plan: Plan, host: Host): Generator<Step> => {
   const timeline = timelineOf(plan, host);
-  const events = timeline.events.filter(({ kind }) => kind !== "forward" || plan.forwards);
+  const forwards = plan.forwards && host.agent === "svc-collector";
+  const events = timeline.events.filter(({ kind }) => kind !== "forward" || forwards);
   return merged([
     events.sort((a, b) => a.at - b.at).values(),
     heartbeatsOf(plan, host, timeline),
-    ...(plan.forwards ? [forwardsOf(plan, host, timeline)] : []),
+    ...(forwards ? [forwardsOf(plan, host, timeline)] : []),
   ]);
 };
 

@@ -1,5 +1,6 @@
 import { composeIdentity } from "#proto/identity.ts";
 import type { Labels } from "#proto/labels.ts";
+import type { AgentKind } from "#proto/values.ts";
 import type { Plan } from "./plan.ts";
 import { createRandom } from "./random.ts";
 import { assignRoles, type Role } from "./scenarios.ts";
@@ -13,6 +14,7 @@ export interface Host {
   hostname: string;
   platform: string;
   version: string;
+  agent: AgentKind;
   /** As its config names them. */
   labels: Labels;
   /** Whether an admin assigns its config. Of the others some report a desired hash of their own. */
@@ -42,6 +44,9 @@ const teams = {
   web: "storefront",
 } as const satisfies Record<(typeof services)[number], string>;
 
+/** The roles that an agent can have which speaks OpAMP; the others need the queue, the proofs or the config of our own. */
+const opampRoles: ReadonlySet<Role> = new Set(["steady", "down", "enrolling", "identity_revoked"]);
+
 const needDesired: ReadonlySet<Role> = new Set([
   "rolled_back",
   "drifted",
@@ -61,6 +66,7 @@ export const createHost = (plan: Plan, role: Role, index: number): Host => {
   const site = random.pick(sites);
   const service = random.pick(services);
   const deviceId = `${site}-${service}-${String(index + 1).padStart(4, "0")}`;
+  const isOpamp = opampRoles.has(role) && index % 5 === 2;
   return {
     index,
     role,
@@ -68,15 +74,20 @@ export const createHost = (plan: Plan, role: Role, index: number): Host => {
     identity: composeIdentity(plan.identityPrefix, deviceId),
     hostname: `${deviceId}.example.test`,
     platform: random.weighted(platforms),
-    version: versionOf(plan, role, random.weighted(plan.versions.usual), index),
+    version: isOpamp
+      ? opampVersion
+      : versionOf(plan, role, random.weighted(plan.versions.usual), index),
+    agent: isOpamp ? "otelcol" : "svc-collector",
     labels: {
       env: createRandom(plan.seed, "labels", index).weighted(environments),
       region: site,
       team: teams[service],
     },
-    management: managementOf(plan, role, index),
+    management: isOpamp ? "none" : managementOf(plan, role, index),
   };
 };
+
+const opampVersion = "0.149.0";
 
 const managementOf = ({ hasOperator }: Plan, role: Role, index: number): Host["management"] => {
   if (index % 12 === 5 && !needDesired.has(role)) return "none";
