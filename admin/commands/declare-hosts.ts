@@ -60,6 +60,10 @@ export const hostCommands = [
     body: { action: "report_now" },
     says: nudged,
   }),
+  calls("hosts restart <host>", "Restart the agent of a host that speaks OpAMP", "nudgeHost", {
+    body: { action: "restart" },
+    says: "Sent: an agent that is connected restarts at once, any other with its next poll.",
+  }),
   calls("identities list", "List enrolled hosts", "listCollectorIdentities", {
     options: { "--search <text>": { field: "q" }, "--status <status>": "" },
     columns: ["id", "identity", "device_id", "platform", "enrolled_at", "revoked_at"],

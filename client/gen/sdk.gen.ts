@@ -815,7 +815,7 @@ export const putBudget = <ThrowOnError extends boolean = false>(options: Options
 });
 
 /**
- * Have a host renew its certificate or report now: at once on its stream, else with its next heartbeat
+ * Have a host renew its certificate, report or restart now: at once on its stream, else with its next heartbeat
  *
  * Admits an operator with the scope `admin`.
  */

@@ -4127,7 +4127,7 @@ export type PutBudgetResponse = PutBudgetResponses[keyof PutBudgetResponses];
 
 export type NudgeHostData = {
     body: {
-        action: 'renew_now' | 'report_now';
+        action: 'renew_now' | 'report_now' | 'restart';
     };
     path: {
         id: string;

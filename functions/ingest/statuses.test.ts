@@ -286,6 +286,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(await renewed.status({ report: reportOf(successor) })).toMatchObject(accepted);
     expect(await nudge("renew_now", "auditor")).toMatchObject({ status: 403 });
     expect(await nudge("config_assigned")).toMatchObject({ status: 422 });
+    expect(await nudge("restart")).toMatchObject({ body: { code: "conflict" } });
     await core.revoke(host.identityId);
     expect(await nudge("renew_now")).toMatchObject({ body: { code: "conflict" } });
     const { body: log } = await core.auditor.get<{ items: { details: object }[] }>(

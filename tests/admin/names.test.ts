@@ -170,6 +170,7 @@ describe("the bundle that ships", () => {
     "hosts diag",
     "hosts renew",
     "hosts report",
+    "hosts restart",
     "watches delete",
     "plan",
     "apply",

@@ -19,6 +19,7 @@ import {
   notifyHosts,
   notifyRevocation,
   updateIdentity,
+  updateRestartAsked,
 } from "#functions/store/certificate/identities.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import { type By, recordOperatorAction } from "../audit/audit-log.ts";
@@ -102,15 +103,15 @@ export const browseCertificates = async (
   return listCertificates(core.db, identityId, page);
 };
 
-/** Actions that a host takes by itself later, and an admin may trigger now. */
-export const nudges = ["renew_now", "report_now"] as const;
+/** Actions that an admin may trigger now. A host renews and reports by itself later; only an agent that speaks OpAMP can be restarted. */
+export const nudges = ["renew_now", "report_now", "restart"] as const;
 
 /** One of `nudges`. */
 type Nudge = (typeof nudges)[number];
 
 /**
- * Makes a host renew or report, immediately on its stream. Without a stream it reports with its next heartbeat, whose responses say
- * `renew_now` until it has renewed. Throws 404 `not_found`; 409 `conflict` for a revoked host.
+ * Makes a host renew, report or restart, immediately on its stream. Without a stream it reports with its next heartbeat, whose responses
+ * say `renew_now` until it has renewed. Throws 404 `not_found`; 409 `conflict` for a revoked host, and for one that cannot restart.
  */
 export const nudgeHost = async (
   core: WriteCore,
@@ -122,7 +123,12 @@ export const nudgeHost = async (
     if (identity.revokedAt !== null)
       throw new Problem("conflict", { detail: "The identity is revoked" });
     if (action === "renew_now") await updateRenewalDue(tx, identityId, new Date(core.clock.now()));
-    await notifyHosts(tx, { action, identityIds: [identityId], spreadMs: 0 });
+    if (action === "restart" && !(await updateRestartAsked(tx, identityId, core.clock.now())))
+      throw new Problem("conflict", {
+        detail: "Only an agent that speaks OpAMP, and has reported, can be restarted",
+      });
+    const directive = action === "restart" ? "report_now" : action;
+    await notifyHosts(tx, { action: directive, identityIds: [identityId], spreadMs: 0 });
     await recordOperatorAction(tx, core, by, {
       action: "host.nudge",
       target: { type: "collector_identity", id: identityId },

@@ -8,6 +8,7 @@ import {
   defineStatement,
   executePrepared,
   finderOf,
+  hasRows,
   insertRows,
   listPage,
   lockerOf,
@@ -189,6 +190,13 @@ export const updateAuthFailure = async (
 /** Counts the hosts that are not revoked at `now`: neither their identity nor, without another active one, their certificate. */
 export const countCollectors = (db: Executor, now: Date): Promise<number> =>
   readScalar(db, Number, sql`select count(*) from fleet where revoked_from > ${timestamptz(now)}`);
+
+/** Records that an agent must restart, until core has sent the command. Returns false for a host without an agent that speaks OpAMP. */
+export const updateRestartAsked = (db: Executor, identityId: string, at: number) =>
+  hasRows(
+    db.execute(sql`update opamp_agent set restart_asked_at = ${timestamptz(new Date(at))}
+      where identity_id = ${identityId} returning 1`),
+  );
 
 /** The channel on which each replica listens, to check its open ingest streams again immediately. */
 export const revocationChannel = "svc_revocation";

@@ -13,7 +13,7 @@ export const hostActions = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/hosts", ({ act, post, get }) => ({
     nudgeHost: act(
       "/:id/nudges",
-      "Have a host renew its certificate or report now: at once on its stream, else with its next heartbeat",
+      "Have a host renew its certificate, report or restart now: at once on its stream, else with its next heartbeat",
       {
         status: 204,
         body: NudgeBody,
