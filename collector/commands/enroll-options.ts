@@ -7,6 +7,7 @@ import type { CollectorConfig } from "#proto/collector-config/parse.ts";
 import { isProxyUrl, proxyUrlForm, rootAcknowledgement } from "#proto/collector-config/schema.ts";
 import { hostPortForm, splitHostPort } from "#proto/collector-config/sources.ts";
 import { composeIdentity } from "#proto/identity.ts";
+import type { AgentKind } from "#proto/values.ts";
 import type { CollectorEnv } from "../env.ts";
 import { readTrustedText, UnsafeFileError } from "../files/private-files.ts";
 import { readableCertificates } from "../identity/credentials.ts";
@@ -18,8 +19,14 @@ import {
   usageFailure,
 } from "./command.ts";
 
+/** The config for `svc-collector renew --out`, which alone reads it. */
+export const renewalFile = "renewal.yaml";
+
 /** The flags of `enroll` (docs/enroll.md). */
 export const enrollFlags = {
+  agent: "text",
+  out: "text",
+  otelcol: "text",
   core: "text",
   ingest: "text",
   "token-file": "text",
@@ -43,6 +50,9 @@ export const enrollFlags = {
 
 /** The options of an enrollment, checked as far as that is possible without core. Paths are absolute. */
 export interface EnrollOptions {
+  agent: AgentKind;
+  /** The binary that a supervisor starts. */
+  otelcol: string;
   coreUrl: string;
   /** `core` is plain HTTP on a loopback address. */
   insecure: boolean;
@@ -94,8 +104,9 @@ export const readEnrollOptions = async (
   if (flags.force && flags.reenroll)
     throw usageFailure("--force replaces what --reenroll keeps: give one of them");
   const deviceId = required("device-id");
+  const agent = readAgent(flags);
   const acknowledgement = flags["allow-root-acknowledged"];
-  checkRoot(acknowledgement, env.effectiveUid);
+  if (agent === "svc-collector") checkRoot(acknowledgement, env.effectiveUid);
   const { "ca-bundle": coreBundle, "ingest-ca-bundle": ingestBundle } = flags;
   const coreCaPem =
     coreBundle === undefined ? undefined : await readBundle("ca-bundle", coreBundle);
@@ -103,20 +114,44 @@ export const readEnrollOptions = async (
     ingestBundle === undefined ? coreCaPem : await readBundle("ingest-ca-bundle", ingestBundle);
   if (ingestCaPem === undefined)
     throw usageFailure("--ca-bundle or --ingest-ca-bundle is required");
+  const { out } = flags;
   return {
     ...core,
+    agent,
+    otelcol: flags.otelcol ?? "/usr/bin/otelcol-contrib",
     ingest,
     deviceId,
     identity: readIdentity(required("identity-prefix"), deviceId),
     coreCaPem,
     ingestCaPem,
     proxy: readProxy(flags),
-    runAsRootAcknowledged: acknowledgement !== undefined,
-    paths: enrollPaths(flags["config-dir"], flags["data-dir"]),
+    runAsRootAcknowledged: acknowledgement !== undefined || out !== undefined,
+    paths:
+      out === undefined
+        ? enrollPaths(flags["config-dir"], flags["data-dir"])
+        : { ...enrollPaths(out, join(out, "supervisor")), config: join(resolve(out), renewalFile) },
     reenroll: flags.reenroll,
     force: flags.force,
     attested,
   };
+};
+
+/** Returns which agent will use the certificate. */
+const readAgent = ({
+  agent = "svc-collector",
+  out,
+  otelcol,
+  "config-dir": configDir,
+  "data-dir": dataDir,
+}: Partial<FlagValues<typeof enrollFlags>>): AgentKind => {
+  if (agent !== "svc-collector" && agent !== "opamp")
+    throw usageFailure("--agent must be svc-collector or opamp");
+  const isOurs = agent === "svc-collector";
+  if (isOurs ? (out ?? otelcol) !== undefined : out === undefined)
+    throw usageFailure("--agent opamp needs --out; --out and --otelcol need --agent opamp");
+  if (!isOurs && (configDir ?? dataDir) !== undefined)
+    throw usageFailure("--out takes the place of --config-dir and --data-dir");
+  return isOurs ? agent : "otelcol";
 };
 
 /** Returns the paths that `enroll` writes; without flags, those to which the packaged unit gives access. */

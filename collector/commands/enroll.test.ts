@@ -15,6 +15,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { parse } from "yaml";
 import { createTestCa, createTestKey, type TestCa, x509 } from "#scripts/lab/ca/test-pki.ts";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import { createServerTls, startConnectProxy } from "#tests/fakes/connect-proxy.ts";
@@ -424,6 +425,64 @@ it("R8: rejects a certificate for another key, for another name, or that its cha
     await fails(1, "nothing was changed");
     await expect(lstat(join(etc(), "identity", "current"))).rejects.toThrow();
   }
+});
+
+it("enrolls for an agent that speaks OpAMP: its supervisor's config, and a timer that renews when it is due", async () => {
+  const out = join(dir, "out");
+  const flags = [
+    "--agent",
+    "opamp",
+    "--out",
+    out,
+    "--core",
+    server.url,
+    "--ingest",
+    "core.test:8443",
+    "--token-file",
+    tokenFile(),
+    "--device-id",
+    "host 1",
+    "--identity-prefix",
+    prefix,
+    "--ca-bundle",
+    join(dir, "ca.pem"),
+  ];
+  const env = createTestCollectorEnv({ effectiveUid: 0 });
+  const enrolled = await runCommandLine(["enroll", ...flags], env);
+  expect([enrolled, env.err()]).toEqual([0, expect.stringContaining("opampsupervisor --config")]);
+  expect(server.calls).toMatchObject([{ body: { agent: "otelcol" } }]);
+  const supervisor = parse(await read(join(out, "supervisor.yaml")));
+  expect(supervisor).toMatchObject({
+    server: {
+      endpoint: "wss://core.test:8443/v1/opamp",
+      tls: { ca_file: join(out, "core-ca.pem") },
+    },
+    capabilities: { accepts_remote_config: true, reports_health: true },
+    agent: { executable: "/usr/bin/otelcol-contrib" },
+  });
+  const { cert_file, key_file } = supervisor.server.tls;
+  expect((await stat(key_file)).mode & 0o777).toBe(0o600);
+  expect((await stat(supervisor.storage.directory)).mode & 0o777).toBe(0o700);
+  expect(await read(join(out, "svc-opamp-renew.service"))).toContain(
+    `svc-collector renew --out ${out}\n`,
+  );
+
+  const renew = async (at: number) => {
+    const renewing = createTestCollectorEnv({ effectiveUid: 0, now: at });
+    const code = await runCommandLine(["renew", "--out", out], renewing);
+    return [code, server.calls.length, renewing.err()];
+  };
+  const before = await read(cert_file);
+  const renewAfter = Date.parse(
+    String((await read(join(out, "identity/current/renew-after"))).trim()),
+  );
+  expect(await renew(renewAfter - 1)).toEqual([0, 1, expect.stringContaining("is not due before")]);
+  expect(await renew(renewAfter)).toEqual([0, 2, expect.stringContaining("renewed")]);
+  expect(await read(cert_file)).not.toBe(before);
+
+  await fails(2, "--agent opamp needs --out", ["--agent", "opamp"]);
+  await fails(2, "must be svc-collector or opamp", ["--agent", "alloy"]);
+  await fails(2, "takes the place of --config-dir", ["--agent", "opamp", "--out", out]);
 });
 
 it("requires the exact root acknowledgement before it uses the token", async () => {

@@ -34,6 +34,7 @@ import {
 } from "./command.ts";
 import { asCommandFailure, reportRetry } from "./core-failure.ts";
 import { type EnrollOptions, enrollFlags, readEnrollOptions, readToken } from "./enroll-options.ts";
+import { writeSupervisedAgent } from "./supervised-agent.ts";
 
 /** Core may wait 30 s for an external signer. */
 const timeoutMs = 45_000;
@@ -45,7 +46,10 @@ const timeoutMs = 45_000;
  * config beside the new one.
  */
 export const enrollCommand = defineCommand({
-  usage: `  --core <https URL>            core's base URL, without /v1
+  usage: `  --agent opamp                 enroll for an agent that speaks OpAMP, and write its supervisor's config
+  --out <dir>                   where to, instead of --config-dir and --data-dir
+  --otelcol <path>              that agent's binary (default /usr/bin/otelcol-contrib)
+  --core <https URL>            core's base URL, without /v1
   --ingest <host:port>          core's ingest listener
   --token-file <path>           the bootstrap token; delete the file afterwards
   --token-stdin                 read the bootstrap token from stdin instead
@@ -165,6 +169,7 @@ const obtainCredentials = async (
         ...(env.hostname === "" ? {} : { hostname: env.hostname }),
         platform: env.platform,
         collector_version: version,
+        agent: options.agent,
       },
     );
   const issued: CertificateIssued = await retryCall(env.clock, call, reportRetry(progress));
@@ -283,12 +288,16 @@ const describe = async (
   const run = `svc-collector run --config ${options.paths.config}`;
   const isPackaged = options.paths.config === defaultConfigPath;
   const packaged = "sudo systemctl start svc-collector, or without the package ";
+  const supervised =
+    options.agent === "svc-collector" ? [] : await writeSupervisedAgent(options, env);
   const next = [
     ...(done.tokenFile ? ["delete the token file"] : []),
     ...(options.reenroll && loaded.config?.management.caPinned
       ? ["management.ca_pinned is true: put the authorities that you gave into ca_file"]
       : []),
-    `start it: ${isPackaged ? packaged : ""}${run}`,
+    ...(options.agent === "svc-collector"
+      ? [`start it: ${isPackaged ? packaged : ""}${run}`]
+      : supervised),
   ];
   return {
     exitCode: exitCode.done,

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { defaultConfigPath, type UsableConfig } from "../config/load-config.ts";
 import { authoritiesOf } from "../identity/channel-trust.ts";
 import { describeCertificate } from "../identity/credentials.ts";
@@ -10,6 +11,7 @@ import {
   renewTimeoutMs,
 } from "../renewal/renew-credentials.ts";
 import {
+  type CommandOutcome,
   configFailure,
   defineCommand,
   exitCode,
@@ -18,26 +20,33 @@ import {
   usageFailure,
 } from "./command.ts";
 import { asCommandFailure, reportRetry } from "./core-failure.ts";
-import { readBundle, readCoreUrl } from "./enroll-options.ts";
+import { readBundle, readCoreUrl, renewalFile } from "./enroll-options.ts";
 
 /**
  * `renew`: replaces key and certificate in one step, and rolls back if the config does not validate with them. After any failure the previous
  * credentials stay in use. Safe to repeat, and safe while `run` runs.
  */
 export const renewCommand = defineCommand({
-  usage: `  --config <path>      the config (default ${defaultConfigPath})
+  usage: `  --out <dir>          instead of --config: what enroll --agent opamp wrote; renews only when it is due
+  --config <path>      the config (default ${defaultConfigPath})
   --core <https URL>   default management.core_url; core's ingest listener serves renewals too
   --ca-bundle <path>   authorities of that server (default management.ca_file, else the system's)
   --json               one JSON object on stdout
 `,
-  flags: { config: "text", core: "text", "ca-bundle": "text" },
+  flags: { out: "text", config: "text", core: "text", "ca-bundle": "text" },
   run: async (flags, env, progress) => {
-    const loaded = await loadUsableConfig(flags.config, env);
+    const { out: supervised } = flags;
+    if (supervised !== undefined && flags.config !== undefined)
+      throw usageFailure("--out takes the place of --config");
+    const path = supervised === undefined ? flags.config : join(supervised, renewalFile);
+    const loaded = await loadUsableConfig(path, env);
     const transport = {
       ...(await chooseTransport(loaded, flags.core, flags["ca-bundle"])),
       proxy: { setting: loaded.config.proxy, variables: env.variables },
     };
     const directory = openIdentityDirectory(identityDirectoryFor(loaded.config), env);
+    const dueAt = supervised === undefined ? undefined : await directory.renewAfter();
+    if (dueAt !== undefined && dueAt > env.clock.now()) return notDue(dueAt);
     try {
       progress(`requesting a successor of the certificate from ${transport.baseUrl}`);
       const { identity, certificate } = await renewCredentials({
@@ -62,6 +71,15 @@ export const renewCommand = defineCommand({
     }
   },
 });
+
+const notDue = (dueAt: number): CommandOutcome => {
+  const renewAfter = new Date(dueAt).toISOString();
+  return {
+    exitCode: exitCode.done,
+    lines: [`the certificate is not due before ${renewAfter}; it is kept`],
+    json: { ok: true, renewed: false, renew_after: renewAfter },
+  };
+};
 
 const chooseTransport = async (
   { config, trust }: UsableConfig,

@@ -106,6 +106,7 @@ const parsers: Readonly<Record<string, readonly string[]>> = {
     "admin/plan/definitions.ts",
     "admin/terminal/",
     "collector/commands/enroll.ts",
+    "collector/commands/supervised-agent.ts",
     "functions/directory/service-account.ts",
     "functions/verify-receipts.ts",
   ],
