@@ -226,6 +226,11 @@ export const problemCatalog = {
     "fix_request",
     "No host of the filter can parse the config",
   ),
+  config_kind_mismatch: entry(
+    "invalid",
+    "fix_request",
+    "Some of these hosts are agents of another kind than the config",
+  ),
   config_key_unknown: entry(
     "invalid",
     "fix_request",

@@ -928,7 +928,7 @@ export const listCollectorConfigs = <ThrowOnError extends boolean = false>(optio
 });
 
 /**
- * Publish a collector config as JSON or raw YAML; dry_run=true only checks it
+ * Publish the config of a kind of agent as JSON, or a svc-collector's as raw YAML; dry_run=true only checks it
  *
  * Admits an operator with the scope `admin`.
  */

@@ -351,6 +351,7 @@ export type ConfigDetail = {
     generated_at: string;
     id: string;
     name: string | null;
+    kind?: 'svc-collector' | 'otelcol';
     config_hash: string;
     size_bytes: number;
     created_at: string;
@@ -361,22 +362,13 @@ export type ConfigDetail = {
     batches: Array<AssignmentBatch>;
 };
 
-export type ConfigKeyUnknownOrValidationFailedProblem = Problem & {
-    code?: 'config_key_unknown' | 'validation_failed';
+export type ConfigKeyUnknownOrConfigKindMismatchOrValidationFailedProblem = Problem & {
+    code?: 'config_key_unknown' | 'config_kind_mismatch' | 'validation_failed';
 };
 
 export type ConfigList = {
     items: Array<ListedConfig>;
     next_cursor: string | null;
-};
-
-export type ConfigView = {
-    id: string;
-    name: string | null;
-    config_hash: string;
-    size_bytes: number;
-    created_at: string;
-    created_by: string;
 };
 
 export type ConflictProblem = Problem & {
@@ -1282,6 +1274,7 @@ export type LineClaim = {
 export type ListedConfig = {
     id: string;
     name: string | null;
+    kind?: 'svc-collector' | 'otelcol';
     config_hash: string;
     size_bytes: number;
     created_at: string;
@@ -2105,6 +2098,8 @@ export type CompletenessState = Array<'complete' | 'undelivered' | 'short' | 'la
 export type Condition = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
 
 export type Config = Array<string> | string;
+
+export type ConfigsKind = 'svc-collector' | 'otelcol';
 
 export type Core = Array<string> | string;
 
@@ -3725,7 +3720,7 @@ export type SetDesiredConfigErrors = {
     409: ConflictProblem;
     413: PayloadTooLargeProblem;
     415: UnsupportedMediaTypeProblem;
-    422: ConfigKeyUnknownOrValidationFailedProblem;
+    422: ConfigKeyUnknownOrConfigKindMismatchOrValidationFailedProblem;
     431: Problem;
     500: InternalProblem;
     503: DatabaseUnavailableOrOverloadedProblem;
@@ -3851,7 +3846,7 @@ export type AssignCollectorConfigErrors = {
     408: BodyTimeoutProblem;
     413: PayloadTooLargeProblem;
     415: UnsupportedMediaTypeProblem;
-    422: ConfigKeyUnknownOrValidationFailedProblem;
+    422: ConfigKeyUnknownOrConfigKindMismatchOrValidationFailedProblem;
     431: Problem;
     500: InternalProblem;
     503: DatabaseUnavailableOrOverloadedProblem;
@@ -4333,6 +4328,7 @@ export type ListCollectorConfigsData = {
     path?: never;
     query?: {
         q?: Name;
+        kind?: 'svc-collector' | 'otelcol';
         limit?: number;
         cursor?: string;
     };
@@ -4362,6 +4358,7 @@ export type ListCollectorConfigsResponse = ListCollectorConfigsResponses[keyof L
 export type PublishCollectorConfigData = {
     body: {
         name?: Name | null;
+        kind?: 'svc-collector' | 'otelcol';
         yaml: string;
     };
     path?: never;
@@ -4396,11 +4393,31 @@ export type PublishCollectorConfigResponses = {
         valid: true;
         config_hash: string;
         size_bytes: number;
+        warnings: Array<{
+            path: string;
+            line: number;
+            column: number;
+            message: string;
+        }>;
     };
     /**
      * The published config
      */
-    201: ConfigView;
+    201: {
+        id: string;
+        name: string | null;
+        kind?: 'svc-collector' | 'otelcol';
+        config_hash: string;
+        size_bytes: number;
+        created_at: string;
+        created_by: string;
+        warnings: Array<{
+            path: string;
+            line: number;
+            column: number;
+            message: string;
+        }>;
+    };
 };
 
 export type PublishCollectorConfigResponse = PublishCollectorConfigResponses[keyof PublishCollectorConfigResponses];
@@ -4505,7 +4522,7 @@ export type CreateRolloutErrors = {
     413: PayloadTooLargeProblem;
     415: UnsupportedMediaTypeProblem;
     422: Problem & {
-        code?: 'config_key_unknown' | 'rollout_config_unparsable' | 'rollout_waves_invalid' | 'rollout_without_targets' | 'validation_failed';
+        code?: 'config_key_unknown' | 'config_kind_mismatch' | 'rollout_config_unparsable' | 'rollout_waves_invalid' | 'rollout_without_targets' | 'validation_failed';
     };
     431: Problem;
     500: InternalProblem;
@@ -5000,6 +5017,7 @@ export type ExportCollectorConfigsData = {
     path?: never;
     query?: {
         q?: Name;
+        kind?: 'svc-collector' | 'otelcol';
     };
     url: '/v1/collector/configs/export.csv';
 };

@@ -1,4 +1,5 @@
-import type { Tree } from "./tree.ts";
+import { isRecord } from "../values.ts";
+import type { Tree, TreePath } from "./tree.ts";
 
 /**
  * The keys, and the types of sources, that collectors before a version reject: without the indices of lists, and without the keys below
@@ -49,4 +50,15 @@ export const newKeysIn = (tree: Tree, path: readonly (string | number)[] = []): 
     ? [...tree.entries()]
     : Object.entries(tree);
   return members.flatMap(([at, member]) => newKeysIn(member, [...path, at]));
+};
+
+/** Returns where a checked config of an OpenTelemetry Collector first has each type of component, as `exporters.kafka`. */
+export const componentTypesIn = (tree: Tree): Map<string, TreePath> => {
+  const types = new Map<string, TreePath>();
+  for (const [group, components] of Object.entries(isRecord(tree) ? tree : {}))
+    for (const id of group !== "service" && isRecord(components) ? Object.keys(components) : []) {
+      const type = `${group}.${id.split("/", 1)[0]}`;
+      if (!types.has(type)) types.set(type, [group, id]);
+    }
+  return types;
 };

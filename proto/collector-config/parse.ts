@@ -54,13 +54,16 @@ export const textErrorOf = (
   { errorAt }: ParsedTree,
 ): ConfigTextError => {
   const path: TreePath = (issue.path ?? []).map((item) => item.key as string | number);
-  if (issue.type === "strict_object" && issue.path?.at(-1)?.origin === "key")
+  const isOfKey = issue.path?.at(-1)?.origin === "key";
+  if (issue.type === "strict_object" && isOfKey)
     return issue.expected === "never"
       ? errorAt(path, "is not a known key", "key")
       : { ...errorAt(path.slice(0, -1), "is required", "key"), path: path.join(".") };
   // A check has its own message; a type or choice names what it expects. Valibot's own messages quote the value.
-  if (issue.kind === "validation")
-    return errorAt(path, issue.message.startsWith("Invalid ") ? "is out of bounds" : issue.message);
+  if (issue.kind === "validation") {
+    const message = issue.message.startsWith("Invalid ") ? "is out of bounds" : issue.message;
+    return errorAt(path, message, isOfKey ? "key" : "value");
+  }
   return errorAt(path, `must be ${expectation(issue.expected)}`);
 };
 

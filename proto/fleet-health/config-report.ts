@@ -1,6 +1,6 @@
 /** Configs and the hosts that should run them, as core reports them to `/changes/configs` (docs/rollouts.md). */
 import * as v from "valibot";
-import { Id, IsoTimestamp, PageOf, TextOrNull, TimestampOrNull } from "../values.ts";
+import { agentKinds, Id, IsoTimestamp, PageOf, TextOrNull, TimestampOrNull } from "../values.ts";
 import { configProgress } from "./vocabulary.ts";
 
 /** The progress of a config: how many hosts should run it, and how many do. Revoked hosts are not counted. */
@@ -22,6 +22,8 @@ export type ProgressHosts = v.InferOutput<typeof ProgressHosts>;
 const config = {
   id: Id,
   name: TextOrNull,
+  /** The kind of agent that can run it; absent from an earlier core. */
+  kind: v.optional(v.picklist(agentKinds), "svc-collector"),
   config_hash: v.string(),
   size_bytes: v.number(),
   created_at: IsoTimestamp,

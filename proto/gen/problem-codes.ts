@@ -72,6 +72,7 @@ export type CoreProblemCode =
   | "rollout_waves_invalid"
   | "rollout_without_targets"
   | "rollout_config_unparsable"
+  | "config_kind_mismatch"
   | "config_key_unknown"
   | "client_certificate_required"
   | "client_certificate_header_invalid"

@@ -5,6 +5,7 @@ import {
   type AssignmentBatchRow,
   type AssignmentFilter,
   type AssignmentListRow,
+  type ConfigFilter,
   countProgress,
   findAssignmentBatches,
   findListedConfig,
@@ -25,13 +26,13 @@ export interface ConfigWithProgress extends ListedConfigRow {
   hosts: ProgressCounts;
 }
 
-/** Returns one page of the published configs and their hosts, newest first; `text` is part of a name, or the start of a hash. */
+/** Returns one page of the published configs and their hosts, newest first. */
 export const browseConfigs = async (
   core: ReadCore,
-  text: string | undefined,
+  filter: ConfigFilter,
   page: PageRequest,
 ): Promise<Paged<ConfigWithProgress>> => {
-  const { rows, next } = await listConfigs(core.db, text, page);
+  const { rows, next } = await listConfigs(core.db, filter, page);
   const hashes = rows.map(({ configHash }) => configHash);
   const hostsOf = await countProgress(core.db, await readCountingRules(core), hashes);
   return { rows: rows.map((row) => ({ ...row, hosts: hostsOf(row.configHash) })), next };
@@ -80,14 +81,14 @@ const requireConfig = async ({ db }: ReadCore, id: string) => {
 /** Returns every config of a list and its hosts, newest first, in batches; audited. */
 export const exportConfigs = (
   core: ConfiguredCore,
-  text: string | undefined,
+  filter: ConfigFilter,
   request: RequestedExport,
 ): AsyncGenerator<ConfigWithProgress[], void, void> =>
   auditedExport(
     core,
     request,
     { action: "config.export", target: { type: "config_export", id: "configs" } },
-    (page: PageRequest) => browseConfigs(core, text, page),
+    (page: PageRequest) => browseConfigs(core, filter, page),
   );
 
 /** Returns every assignment of a config under a filter, newest first, in batches; audited. Throws 404 `not_found`. */

@@ -15,8 +15,8 @@ import {
   findNewestConfigByHash,
   findOpenAssignment,
   findPreviousConfigId,
+  hostsById,
   insertAssignment,
-  nameHosts,
 } from "#functions/store/config/configs.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { uuidv7 } from "#kit/entropy.ts";
@@ -32,7 +32,8 @@ export interface Assigned {
 
 /**
  * Assigns a config to an identity; idempotent. Throws 404 `not_found` for either; 409 `conflict` for a revoked identity, or if
- * `expectedCurrentConfigId` is given (null: none) and another config is assigned; 422 `config_key_unknown`.
+ * `expectedCurrentConfigId` is given (null: none) and another config is assigned; 422 `config_kind_mismatch` or
+ * `config_key_unknown`.
  */
 export const assignConfig = async (
   core: WriteCore,
@@ -49,7 +50,7 @@ export const assignConfig = async (
         throw new Problem("conflict", { detail, extensions: { current_config_id: current } });
       }
     }
-    await refuseUnknowing(config.yaml, () => nameHosts(tx, [identity.id]));
+    await refuseUnknowing(config, hostsById(tx, [identity.id]));
     const assigned = await assignLocked(tx, core, by, { identity, config });
     await notifyAssigned(tx, [assigned]);
     return assigned;
@@ -63,7 +64,7 @@ interface BulkResult {
 
 /**
  * Assigns a config to many identities in one transaction. Returns a result for each, in order. Throws 404 `not_found` for the config, and
- * 422 `config_key_unknown` for all of them if one host's version does not know one of its keys.
+ * 422 `config_kind_mismatch` or `config_key_unknown` for all of them if one host cannot run it.
  */
 export const assignConfigToMany = async (
   core: WriteCore,
@@ -72,7 +73,7 @@ export const assignConfigToMany = async (
 ): Promise<BulkResult[]> =>
   core.db.transaction(async (tx) => {
     const config = await existingConfig(tx, configId);
-    await refuseUnknowing(config.yaml, () => nameHosts(tx, identityIds));
+    await refuseUnknowing(config, hostsById(tx, identityIds));
     const assigned: Assigned[] = [];
     const results = await lockEach(tx, identityIds, async (identityId, identity) => {
       const result = (outcome: BulkResult["outcome"]) => ({ identityId, outcome });

@@ -1,53 +1,92 @@
 import { lt, valid } from "semver";
 import { Problem } from "#functions/problems.ts";
-import type { VersionHosts } from "#functions/store/config/configs.ts";
+import type { AskedHosts, ConfigRow, VersionHosts } from "#functions/store/config/configs.ts";
 import packageJson from "#package.json" with { type: "json" };
-import { newKeysIn } from "#proto/collector-config/new-keys.ts";
-import { parseTree } from "#proto/collector-config/tree.ts";
+import { componentTypesIn, newKeysIn } from "#proto/collector-config/new-keys.ts";
+import { type ParsedTree, parseTree } from "#proto/collector-config/tree.ts";
 
-/** Hosts of a version that rejects a config, with the keys and the names of the first. */
+/** A config, as far as it decides which hosts can run it. */
+type Runnable = Pick<ConfigRow, "kind" | "yaml">;
+
+/** Hosts of a version that cannot run a config, with the reason and the names of the first. */
 interface UnknowingHosts extends VersionHosts {
   reason: string;
 }
 
 /**
- * Finds the hosts whose version does not know a key of a config; reads hosts only where a version may not. A collector of core's own
- * version knows all that core knows, also before a release has its number.
+ * Finds the hosts that cannot run a config: agents of another kind, versions that do not know one of its keys, and agents that have
+ * reported their components and lack one of its own.
  */
 export const findUnknowing = async (
-  yaml: string,
-  readHosts: () => Promise<VersionHosts[]>,
+  config: Runnable,
+  hosts: AskedHosts,
 ): Promise<UnknowingHosts[]> => {
-  const parsed = parseTree(yaml);
-  const newKeys = parsed.ok ? newKeysIn(parsed.tree) : [];
-  if (newKeys.length === 0) return [];
-  return (await readHosts()).flatMap((each) => {
+  const versions = await hosts.byVersion();
+  const others = versions.filter(({ agent }) => agent !== config.kind);
+  const parsed = parseTree(config.yaml);
+  const unknowing = parsed.ok ? await finders[config.kind](parsed, versions, hosts) : [];
+  return [
+    ...others.map((each) => withReason(each, `is an agent of kind ${each.agent}`)),
+    ...unknowing,
+  ];
+};
+
+type Finder = (
+  parsed: ParsedTree,
+  versions: readonly VersionHosts[],
+  hosts: AskedHosts,
+) => UnknowingHosts[] | Promise<UnknowingHosts[]>;
+
+/** A collector of core's own version knows all that core knows, also before a release has its number. */
+const findUnknowingVersions: Finder = ({ tree }, versions) => {
+  const newKeys = newKeysIn(tree);
+  return versions.flatMap((each) => {
     const unknown = newKeys.filter(({ since }) => isOlder(each.version, since));
     if (unknown.length === 0 || each.version === packageJson.version) return [];
-    const { hosts, names } = each;
-    const keys = unknown.slice(0, keysMax).map(({ key }) => `\`${key}\``);
-    const others = hosts > names.length ? ` and ${hosts - names.length} more` : "";
-    return [{ ...each, reason: `does not know ${keys.join(", ")}: ${names.join(", ")}${others}` }];
+    const keys = unknown.slice(0, namedMax).map(({ key }) => `\`${key}\``);
+    return withReason(each, `does not know ${keys.join(", ")}`);
   });
+};
+
+const findLacking: Finder = async ({ tree, errorAt }, _, hosts) => {
+  const types = componentTypesIn(tree);
+  const lacking = await hosts.lacking([...types.keys()]);
+  return lacking.map(({ missing, ...each }) => {
+    const named = missing.slice(0, namedMax).map((type) => {
+      const { line, column } = errorAt(types.get(type) ?? [], "", "key");
+      return `\`${type}\` (line ${line}, column ${column})`;
+    });
+    return withReason(each, `has no ${named.join(", ")}`);
+  });
+};
+
+const finders: Record<Runnable["kind"], Finder> = {
+  "svc-collector": findUnknowingVersions,
+  otelcol: findLacking,
+};
+
+const withReason = (each: VersionHosts, reason: string): UnknowingHosts => {
+  const { hosts, names } = each;
+  const others = hosts > names.length ? ` and ${hosts - names.length} more` : "";
+  return { ...each, reason: `${reason}: ${names.join(", ")}${others}` };
 };
 
 /** Reports whether a version is known to be below another: one that is not SemVer may be anything. */
 const isOlder = (version: string, since: string) => valid(version) !== null && lt(version, since);
 
-/** The keys that a refusal names. */
-const keysMax = 3;
+/** The keys or types that a refusal names. */
+const namedMax = 3;
 
-/** Throws 422 `config_key_unknown`, which names hosts and keys, if `findUnknowing` finds hosts. */
-export const refuseUnknowing = async (
-  ...search: Parameters<typeof findUnknowing>
-): Promise<void> => {
-  const found = await findUnknowing(...search);
+/** Throws 422 `config_kind_mismatch` or `config_key_unknown`, which name hosts and reasons, if `findUnknowing` finds hosts. */
+export const refuseUnknowing = async (config: Runnable, hosts: AskedHosts): Promise<void> => {
+  const found = await findUnknowing(config, hosts);
   if (found.length === 0) return;
+  const isOfOtherKind = found.some(({ agent }) => agent !== config.kind);
   const detail = found.map(
-    ({ version, hosts, reason }) =>
-      `${hosts} ${hosts === 1 ? "host runs" : "hosts run"} ${version}, which ${reason}`,
+    ({ version, hosts: count, reason }) =>
+      `${count} ${count === 1 ? "host runs" : "hosts run"} ${version}, which ${reason}`,
   );
-  throw new Problem("config_key_unknown", {
-    detail: `${detail.join("; ")}; upgrade them or leave them out`,
+  throw new Problem(isOfOtherKind ? "config_kind_mismatch" : "config_key_unknown", {
+    detail: `${detail.join("; ")}; ${isOfOtherKind ? `select hosts by agent:${config.kind}` : "upgrade them or leave them out"}`,
   });
 };

@@ -3,7 +3,7 @@ import { Problem, requireFound } from "#functions/problems.ts";
 import { type ConfigRow, findConfig } from "#functions/store/config/configs.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import type { FleetRules } from "#functions/store/fleet/conditions.ts";
-import { findRefusingVersions, nameCandidates } from "#functions/store/rollout/preview.ts";
+import { candidateHosts, findRefusingVersions } from "#functions/store/rollout/preview.ts";
 import {
   countCandidates,
   countOverlaps,
@@ -43,8 +43,8 @@ const parseSelection = ({ filter: query, all }: RolloutBody, now: number): Fleet
 /**
  * Creates a rollout and fixes its targets, in an order that depends on its id alone. The job assigns the first wave. Throws 404 `not_found`
  * for the config, 409 `rollout_overlap` if an open rollout has one of the hosts, 422 `validation_failed` for a filter without a condition,
- * unless the request says `all`, `rollout_without_targets`, `rollout_waves_invalid`, `config_key_unknown`, or `rollout_config_unparsable`
- * if, for every version among the hosts, several collectors or the only host reject the config now.
+ * unless the request says `all`, `rollout_without_targets`, `rollout_waves_invalid`, `config_kind_mismatch`, `config_key_unknown`, or
+ * `rollout_config_unparsable` if, for every version among the hosts, several collectors or the only host reject the config now.
  */
 export const createRollout = async (
   core: ConfiguredCore,
@@ -60,7 +60,7 @@ export const createRollout = async (
     const versions = await countCandidates(tx, filter, rules);
     const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
     if (changeable === 0) throw new Problem("rollout_without_targets");
-    await refuseUnknowing(config.yaml, () => nameCandidates(tx, filter, rules));
+    await refuseUnknowing(config, candidateHosts(tx, filter, rules));
     await refuseUnparsable(tx, config, { filter, rules, versions });
     const reaches = wavesReach(body.waves, changeable);
     await refuseOverlap(await countOverlaps(tx, filter, rules, await findOpenRollouts(tx)));

@@ -3,10 +3,10 @@ import type { ReadCore } from "#functions/core.ts";
 import { requireFound } from "#functions/problems.ts";
 import { findConfig } from "#functions/store/config/configs.ts";
 import {
+  candidateHosts,
   findPresentConfigs,
   findRefusedHosts,
   findRefusingVersions,
-  nameCandidates,
 } from "#functions/store/rollout/preview.ts";
 import {
   countCandidates,
@@ -45,7 +45,7 @@ export const previewRollout = async (
   const refused = await findRefusedHosts(db, filter, rules, previewMax);
   const versions = await countCandidates(db, filter, rules);
   const refusing = await findRefusingVersions(db, config.configHash, { rules, past: true });
-  const unknowing = await findUnknowing(config.yaml, () => nameCandidates(db, filter, rules));
+  const unknowing = await findUnknowing(config, candidateHosts(db, filter, rules));
   const overlaps = await countOverlaps(db, filter, rules, await findOpenRollouts(db));
   const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
   const hostsOf = new Map(versions.map(({ version, hosts }) => [version, hosts]));
@@ -56,7 +56,10 @@ export const previewRollout = async (
     const msMax = before === null ? 0 : diffsMsMax - (clock.monotonic() - diffsFrom);
     return before === null || msMax <= 0
       ? { diff: null, rules: null }
-      : { diff: diffOf(before, config, msMax), rules: changedRules(before.yaml, config.yaml) };
+      : {
+          diff: diffOf(before, config, msMax),
+          rules: config.kind === "otelcol" ? null : changedRules(before.yaml, config.yaml),
+        };
   };
   return {
     config: { id: config.id, name: config.name, config_hash: config.configHash },

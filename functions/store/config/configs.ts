@@ -1,16 +1,20 @@
 import { and, desc, eq, isNotNull, isNull, ne, type SQL, sql } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "#drizzle/schema/config.ts";
 import { collectorHealth } from "#drizzle/schema/health.ts";
+import type { AgentKind } from "#proto/values.ts";
 import type { Executor } from "../database/database.ts";
 import {
   anyOf,
+  asDate,
   asIs,
   finderOf,
   firstRow,
   hasRows,
   inserterOf,
+  orNull,
   type RowOf,
   readRows,
+  texts,
   uuids,
 } from "../database/statements.ts";
 
@@ -81,6 +85,32 @@ export const findCurrentAssignment = (
       .where(isOpen(identityId)),
   );
 
+/** What an OpAMP agent should run, and when core last received a sign of life. */
+export type DesiredOtelcol = RowOf<typeof desiredOtelcol>;
+const desiredOtelcol = {
+  assignmentId: String,
+  configId: String,
+  configHash: String,
+  lastHeartbeatAt: orNull(asDate),
+};
+
+/** Finds the desired config of an OpAMP agent. */
+export const findDesiredOtelcol = async (
+  db: Executor,
+  identityId: string,
+): Promise<DesiredOtelcol | undefined> => {
+  const rows = await readRows(
+    db,
+    desiredOtelcol,
+    sql`
+    select a.id as assignment_id, c.id as config_id, c.config_hash,
+      (select nullif(last_heartbeat_at, '-infinity') from fleet_status where identity_id = a.identity_id) as last_heartbeat_at
+    from config_assignment a join collector_config c on c.id = a.config_id
+    where a.identity_id = ${identityId}::uuid and a.ended_at is null and c.kind = 'otelcol'`,
+  );
+  return rows[0];
+};
+
 /** An assignment's row. */
 export type AssignmentRow = typeof configAssignment.$inferSelect;
 
@@ -138,20 +168,49 @@ export const findLastKnownGoodHash = async (
   return row?.hash ?? null;
 };
 
-/** Hosts of one version: how many, and the names of the first. */
+/** Hosts of one version and kind of agent: how many, and the names of the first. */
 export type VersionHosts = RowOf<typeof versionHosts>;
-const versionHosts = { version: String, hosts: Number, names: asIs<string[]> };
+const versionHosts = {
+  version: String,
+  agent: asIs<AgentKind>,
+  hosts: Number,
+  names: asIs<string[]>,
+};
 
-/** Counts the hosts of a relation with `version` and `identity`, by version. */
-export const countByVersion = (db: Executor, hosts: SQL): Promise<VersionHosts[]> =>
-  readRows(
-    db,
-    versionHosts,
-    sql`
-    select version, count(*)::int as hosts, to_json((array_agg(identity order by identity))[1:3]) as names
-    from ${hosts} h where version is not null group by 1 order by 1`,
-  );
+/** Hosts of one version that lack the same types of components. */
+type LackingHosts = RowOf<typeof lackingHosts>;
+const lackingHosts = { ...versionHosts, missing: asIs<string[]> };
 
-/** Counts hosts by version, with the names of the first of each. */
-export const nameHosts = (db: Executor, identityIds: readonly string[]): Promise<VersionHosts[]> =>
-  countByVersion(db, sql`(select * from fleet where identity_id = any(${uuids(identityIds)}))`);
+/** Hosts that may get a config. */
+export interface AskedHosts {
+  /** Counts them by version and kind of agent. */
+  byVersion(): Promise<VersionHosts[]>;
+  /** Counts those that have reported their components, and not all of these types. */
+  lacking(types: readonly string[]): Promise<LackingHosts[]>;
+}
+
+const counted = sql`count(*)::int as hosts, to_json((array_agg(identity order by identity))[1:3]) as names`;
+
+/** Returns the hosts of a relation with `identity_id`, `identity`, `agent` and `version`. */
+export const askedHostsOf = (db: Executor, hosts: SQL): AskedHosts => ({
+  byVersion: () =>
+    readRows(
+      db,
+      versionHosts,
+      sql`select coalesce(version, '') as version, agent, ${counted} from ${hosts} h group by 1, 2 order by 1, 2`,
+    ),
+  lacking: (types) =>
+    readRows(
+      db,
+      lackingHosts,
+      sql`
+      select coalesce(version, '') as version, agent, to_json(array(
+          select unnest(${texts(types)}) except select unnest(a.available_components) order by 1)) as missing, ${counted}
+      from ${hosts} h join opamp_agent a on a.identity_id = h.identity_id
+      where not a.available_components @> ${texts(types)} group by 1, 2, a.available_components order by 1, 2`,
+    ),
+});
+
+/** Returns hosts by their ids. */
+export const hostsById = (db: Executor, identityIds: readonly string[]): AskedHosts =>
+  askedHostsOf(db, sql`(select * from fleet where identity_id = any(${uuids(identityIds)}))`);

@@ -2,6 +2,7 @@ import { eq, getTableColumns, ilike, or, type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "#drizzle/schema/config.ts";
 import { person } from "#drizzle/schema/operator.ts";
 import type { ConfigProgress } from "#proto/fleet-health/vocabulary.ts";
+import type { AgentKind } from "#proto/values.ts";
 import type { Executor } from "../database/database.ts";
 import {
   arrayLiteral,
@@ -107,10 +108,17 @@ const listedConfig = { ...columns, createdByEmail: person.primaryEmail };
 /** A published config without its text, and the email of its publisher. */
 export type ListedConfigRow = Omit<ConfigRow, "yaml"> & { createdByEmail: string | null };
 
-/** Returns one page of the configs whose name contains `text` in any case, or whose hash begins with it. */
+/** Selects configs; an absent property does not filter. */
+export interface ConfigFilter {
+  /** Part of a name in any case, or the start of a hash. */
+  text?: string | undefined;
+  kind?: AgentKind | undefined;
+}
+
+/** Returns one page of the configs. */
 export const listConfigs = (
   db: Executor,
-  text: string | undefined,
+  { text, kind }: ConfigFilter,
   page: PageRequest,
 ): Promise<Paged<ListedConfigRow>> => {
   const query = db
@@ -124,6 +132,7 @@ export const listConfigs = (
           ilike(columns.name, substring(text)),
           sql`starts_with(${columns.configHash}, ${text.toLowerCase()})`,
         ),
+    kind && eq(columns.kind, kind),
   ]);
 };
 

@@ -7,7 +7,7 @@ import {
   rolledBackPrefix,
   type TargetReason,
 } from "#proto/rollout/vocabulary.ts";
-import { countByVersion, type VersionHosts } from "../config/configs.ts";
+import { type AskedHosts, askedHostsOf } from "../config/configs.ts";
 import type { Executor } from "../database/database.ts";
 import { asIs, orNull, type RowOf, readRows } from "../database/statements.ts";
 import {
@@ -60,13 +60,9 @@ export const findPresentConfigs = async (
   }));
 };
 
-/** Counts the hosts of a filter that a rollout can change, by version, with the names of the first of each. */
-export const nameCandidates = (
-  db: Executor,
-  filter: FleetFilter,
-  rules: FleetRules,
-): Promise<VersionHosts[]> =>
-  countByVersion(db, sql`(select * from ${candidates(filter, rules)} c where skipped is null)`);
+/** Returns the hosts of a filter that a rollout can change. */
+export const candidateHosts = (db: Executor, filter: FleetFilter, rules: FleetRules): AskedHosts =>
+  askedHostsOf(db, sql`(select * from ${candidates(filter, rules)} c where skipped is null)`);
 
 /** A host of the filter that a rollout would skip, and the number of all of them. */
 const refusedHost = {

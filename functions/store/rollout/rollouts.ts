@@ -221,7 +221,7 @@ const skipReason = ({ now }: FleetRules): SQL => sql`case
 
 /** Returns the hosts of a filter, with `skipped`: why a rollout cannot change one; null if it can. */
 export const candidates = (filter: FleetFilter, rules: FleetRules): SQL => sql`(
-  select f.identity_id, f.identity, f.version, ${skipReason(rules)} as skipped
+  select f.identity_id, f.identity, f.agent, f.version, ${skipReason(rules)} as skipped
   from (select * from fleet where ${fleetPredicate(filter, rules)}) f
   left join collector_health h on h.identity_id = f.identity_id)`;
 

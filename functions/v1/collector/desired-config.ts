@@ -52,7 +52,7 @@ export const desiredConfigRoutes = (core: ConfiguredCore) =>
         }),
         bodyExample: { config_id: "01920000-0000-7000-8000-000000000001" },
         returns: ["The assignment", AssignmentView],
-        problems: ["conflict", "config_key_unknown"],
+        problems: ["conflict", "config_kind_mismatch", "config_key_unknown"],
         handle: async ({ params, body, ...by }) => {
           const { config_id: configId, expected_current_config_id: expected } = body;
           const change = {
@@ -95,7 +95,7 @@ export const desiredConfigRoutes = (core: ConfiguredCore) =>
         body: v.strictObject({ identity_ids: IdentityIds }),
         bodyExample: { identity_ids: ["01920000-0000-7000-8000-000000000001"] },
         returns: ["The outcome of each, in the order of the request", ResultsView],
-        problems: ["config_key_unknown"],
+        problems: ["config_kind_mismatch", "config_key_unknown"],
         handle: async ({ params, body, ...by }) => {
           const change = { configId: params.id, identityIds: body.identity_ids };
           return resultsView({ results: await assignConfigToMany(core, by, change) });

@@ -106,7 +106,7 @@ const assignWave = async (
   const yaml = `buffer: {dir: /data-${round}}\nforwarder: {endpoint: "a:1", mtls: {cert_file: a, key_file: b, ca_file: c}}\nsources: []\n`;
   const { id, configHash: hash } = await publishConfig(needs, by, {
     name: null,
-    config: await checkConfig(yaml),
+    ...(await checkConfig(yaml)),
   });
   const wave: Wave = { id, hash, assignedAt: systemClock.now(), reported: [] };
   start(wave);

@@ -75,7 +75,7 @@ export const playHistories = async (
     short: await createGrant(core, plan, "short"),
   };
   const publish = async (on: ModelCore, { name, yaml }: PlannedConfig) =>
-    publishConfig(on, modelAdmin, { name, config: await checkConfig(yaml) });
+    publishConfig(on, modelAdmin, { name, ...(await checkConfig(yaml)) });
   await publish(core, plan.configs.previous);
   const { id: configId } = await publish(coreAt(plan.startsAt), plan.configs.current);
   const client = await openCommitClient(url);

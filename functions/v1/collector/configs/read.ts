@@ -11,7 +11,7 @@ import {
 import { type CsvColumns, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import { IdParams, resource, scope } from "#functions/http/resource.ts";
 import { route, viewOf } from "#functions/http/route.ts";
-import type { AssignmentFilter } from "#functions/store/config/hosts.ts";
+import type { AssignmentFilter, ConfigFilter } from "#functions/store/config/hosts.ts";
 import { minuteMs } from "#kit/clock.ts";
 import {
   AssignmentBatch,
@@ -22,11 +22,22 @@ import {
   type ListedConfig,
   UnstoredConfigs,
 } from "#proto/fleet-health/config-report.ts";
-import { DateFromTimestamp, Id, Identifier } from "#proto/values.ts";
+import { agentKinds, DateFromTimestamp, Id, Identifier } from "#proto/values.ts";
 import { assignmentView, listedConfigView } from "./config.ts";
 
 /** The query fields that select configs: `q` is part of a name, or the start of a hash. */
-const configFilterFields = { q: v.optional(Identifier(120)) };
+const configFilterFields = {
+  q: v.optional(Identifier(120)),
+  kind: v.optional(v.picklist(agentKinds, `must be one of ${agentKinds.join(", ")}`)),
+};
+
+const configFilterOf = ({
+  q: text,
+  kind,
+}: v.InferOutput<v.ObjectSchema<typeof configFilterFields, undefined>>): ConfigFilter => ({
+  text,
+  kind,
+});
 
 /** The query fields that select assignments. `current=true`: not replaced or removed; `since` and `until`: when they were made. */
 const assignmentFilterFields = {
@@ -61,7 +72,7 @@ export const configReports = (core: ReadCore) =>
       {
         filter: configFilterFields,
         returns: ["A page of configs", ConfigList],
-        find: (page, { query }) => browseConfigs(core, query.q, page),
+        find: (page, { query }) => browseConfigs(core, configFilterOf(query), page),
         view: listedConfigView,
       },
     ),
@@ -136,6 +147,7 @@ const configColumns: CsvColumns<ListedConfig> = {
     "id",
     "config_hash",
     "name",
+    "kind",
     "size_bytes",
     "created_at",
     "created_by",
@@ -171,7 +183,7 @@ export const exportConfigsRoute = (core: ConfiguredCore) =>
     open: async ({ query }, audit) => ({
       name: "configs",
       columns: configColumns,
-      batches: viewsOf(exportConfigs(core, query.q, audit), listedConfigView),
+      batches: viewsOf(exportConfigs(core, configFilterOf(query), audit), listedConfigView),
     }),
   });
 

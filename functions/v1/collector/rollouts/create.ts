@@ -32,6 +32,7 @@ export const rolloutCreation = (core: ConfiguredCore) =>
           "rollout_waves_invalid",
           "rollout_without_targets",
           "rollout_config_unparsable",
+          "config_kind_mismatch",
           "config_key_unknown",
         ],
         handle: async ({ body, ...by }) => {
