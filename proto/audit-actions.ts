@@ -83,6 +83,10 @@ export const auditSentences = {
     "rolled {target} back to the config {config_id}",
     "could not roll {target} back",
   ),
+  "config.fall_back": change(
+    "returned {target} from the config {config_id} to its last known good one[: {fault}]",
+    "found that {target} cannot run the config {config_id}, and no config to return to[: {fault}]",
+  ),
   "config.export": exported("configs: {target}[, {rows} rows]"),
   "rollout.create": change(
     "began the rollout {target}[ of the config {config_id}][ to {hosts} hosts]",

@@ -18,10 +18,11 @@ import {
 } from "#proto/gen/opamp/v1/opamp_pb.js";
 import type { HostReport } from "#proto/management/heartbeat.ts";
 import { Problem } from "../problems.ts";
-import { type ConfigDecision, decideAgentConfig } from "./agent-configs.ts";
+import { decideAgentConfig } from "./agent-configs.ts";
 import { agentReport, unhealthyReason } from "./agent-report.ts";
 import { effectiveConfigText } from "./effective-config.ts";
 import { mergeAgentMessage } from "./merge-message.ts";
+import type { ConfigDecision } from "./remote-config.ts";
 
 /** An agent, and what it has just sent; without a message, time has passed or core has something for it. */
 interface AgentUpdate {

@@ -35,7 +35,13 @@ const views: Readonly<Record<string, QueryParams>> = {
 const actionSets: Readonly<Record<string, readonly AuditAction[]>> = {
   Any: [],
   Revocations: ["identity.revoke", "certificate.revoke", "bootstrap_token.revoke"],
-  Configs: ["config.publish", "config.assign", "config.clear", "config.rollback"],
+  Configs: [
+    "config.publish",
+    "config.assign",
+    "config.clear",
+    "config.rollback",
+    "config.fall_back",
+  ],
   "Sign-ins": ["operator.sign_in", "operator.sign_out"],
   Exports: auditActions.filter((action) => action.endsWith(".export")),
 };
