@@ -11,7 +11,7 @@ import { byteOfState, hourStates } from "#proto/completeness/hour-state.ts";
 import type { NowLine, NowReport } from "#proto/now/report.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { exportThrough, storeBlock } from "#tests/support/accounts.ts";
-import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
+import { createTestToken, sendHeartbeat, type TestCollector } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { publishTestConfig } from "#tests/support/rollout.ts";
 
@@ -175,6 +175,30 @@ it("has the rollouts that wait for a decision, with the hosts that failed", asyn
   const lines = await linesNow("rollout");
   expect(lines).toMatchObject([{ severity: "critical", count: 1 }]);
   expect(lines[0]?.sentence).toMatch(/: 1 host failed\.$/);
+  await expectRows(lines);
+});
+
+it("has the hosts that core rolled back, with the config that they cannot run", async () => {
+  const config_id = await publishTestConfig(test, 200);
+  const { config_hash } = (await admin.get(`/v1/collector/configs/${config_id}`)).body;
+  const [host] = hosts as [TestCollector];
+  await db.execute(
+    sql`update fleet_status set agent = 'otelcol' where identity_id = ${host.identityId}::uuid`,
+  );
+  await admin.put(`/v1/collector/identities/${host.identityId}/desired-config`, { config_id });
+  const good = "ab".repeat(32);
+  await sendHeartbeat(test, host, {
+    config: {
+      valid: true,
+      errors: ["desired config: rolled back: exit code 1"],
+      running_config_hash: good,
+      desired_config_hash: config_hash,
+      last_known_good_config_hash: good,
+    },
+  });
+  const lines = (await linesNow("state")).filter(({ key }) => key === "state:rolled_back");
+  const sentence = `1 host rolled back from ${String(config_hash).slice(0, 12)}.`;
+  expect(lines).toMatchObject([{ count: 1, sentence }]);
   await expectRows(lines);
 });
 

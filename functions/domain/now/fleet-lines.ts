@@ -2,7 +2,12 @@
 import { type FleetSample, findSamples, sampleMs } from "#functions/store/fleet/history.ts";
 import { findFillingQueues, findFleetPage } from "#functions/store/fleet/host-rows.ts";
 import type { ViewedFleet } from "#functions/store/fleet/select-hosts.ts";
-import { countHosts, type FleetSummary, summarizeFleet } from "#functions/store/fleet/summary.ts";
+import {
+  countHosts,
+  type FleetSummary,
+  findRolledBackConfig,
+  summarizeFleet,
+} from "#functions/store/fleet/summary.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import {
@@ -81,9 +86,39 @@ const countOf = (
     ? attentionStates.reduce((left, state) => left - (byState.get(state) ?? 0), needsAttention)
     : (byState.get(trouble) ?? 0);
 
+/** Returns a line for the hosts that core returned to their last known good config. Our own collectors return by themselves. */
+const findRolledBack = async ({ view: { db, rules } }: FleetNow): Promise<FoundLine[]> => {
+  const found = await findRolledBackConfig(db, rules);
+  if (found === undefined) return [];
+  const { name, configHash, hosts, configs } = found;
+  const others = configs === 1 ? "" : ` and ${formatCountOf(configs - 1, "other config")}`;
+  const from = `${plainLine(name ?? configHash.slice(0, 12))}${others}`;
+  return [
+    {
+      key: "state:rolled_back",
+      kind: "state",
+      severity: "warning",
+      since: null,
+      count: hosts,
+      sentence: `${formatCountOf(hosts, "host")} rolled back from ${from}.`,
+      evidence: null,
+      path: fleetPath({
+        agent: ["otelcol"],
+        drift: ["on_last_known_good"],
+        notCondition: ["revoked"],
+      }),
+    },
+  ];
+};
+
 /** Returns a line for each trouble of more hosts than before, by more than a tenth: before is what it was in a quarter of the last day. */
 export const findWorseStates = async (fleet: FleetNow): Promise<FoundLine[]> =>
-  (await Promise.all(troubles.map((trouble) => lineOfTrouble(trouble, fleet)))).flat();
+  (
+    await Promise.all([
+      ...troubles.map((trouble) => lineOfTrouble(trouble, fleet)),
+      findRolledBack(fleet),
+    ])
+  ).flat();
 
 const lineOfTrouble = async (
   trouble: Trouble,

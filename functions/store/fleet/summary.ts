@@ -1,11 +1,21 @@
+import { sql } from "drizzle-orm";
 import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
 import {
   attentionStates,
   type FleetState,
   type Forwarding,
 } from "#proto/fleet-health/vocabulary.ts";
+import type { Executor } from "../database/database.ts";
+import { orNull, type RowOf, readRows } from "../database/statements.ts";
 import { and } from "./columns/expression.ts";
-import { forwardingIs, isActive, stateAtIndex, stateIndex } from "./conditions.ts";
+import {
+  type CountingRules,
+  forwardingIs,
+  isActive,
+  notRevoked,
+  stateAtIndex,
+  stateIndex,
+} from "./conditions.ts";
 import { fleetPredicate } from "./predicate.ts";
 import { selectHosts, type ViewedFleet } from "./select-hosts.ts";
 
@@ -61,4 +71,30 @@ export const countHosts = async (
   const where = and(...narrowing.map((filter) => fleetPredicate(filter, view.rules)));
   const { totals } = await (await selectHosts(view, where)).count({}, {});
   return totals.all;
+};
+
+/** Finds the config from which core returned the most hosts to their last known good one, and counts the hosts of all such configs. */
+export const findRolledBackConfig = async (
+  db: Executor,
+  rules: CountingRules,
+): Promise<RowOf<typeof rolledBackConfig> | undefined> => {
+  const [row] = await readRows(
+    db,
+    rolledBackConfig,
+    sql`
+    select encode(desired_config, 'hex') as config_hash, sum(hosts) over () as hosts, count(*) over () as configs,
+      (select name from collector_config where config_hash = encode(desired_config, 'hex') order by created_at desc limit 1) as name
+    from (
+      select desired_config, count(*) as hosts from fleet
+      where agent = 'otelcol' and drift = 'on_last_known_good' and ${notRevoked(rules)} group by 1
+    ) grouped order by grouped.hosts desc limit 1`,
+  );
+  return row;
+};
+
+const rolledBackConfig = {
+  configHash: String,
+  name: orNull(String),
+  hosts: Number,
+  configs: Number,
 };
