@@ -71,6 +71,7 @@ export const runChaos = async (options: {
       if (isOver()) break;
       memory.reset(pids());
       const measured = await injectStep(step, { scene, ackTimes, startedAt });
+      if (measured.error) progress(`BROKEN  ${measured.error}`);
       pids().forEach(memory.sample);
       const report = { ...measured, core_peak_mb: memory.sinceReset() };
       reports.push(report);

@@ -36,6 +36,8 @@ export interface Scene {
   hostIds: readonly string[];
   /** Hosts whose disks are restored and copied; their queues follow those of `hostIds`. */
   copied: readonly CopiedHost[];
+  /** Numbers what a dump has anew, as `svc-server export adopt-database` does. */
+  adoptExports(): Promise<void>;
   /** How long before a restore its backup is taken; drawn if undefined. */
   backupMs: number | undefined;
   /** Notes what transactions from `since` on have stored: the database is about to be discarded. */

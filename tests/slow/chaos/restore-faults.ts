@@ -63,12 +63,13 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
       id: "Q12",
       touches: ["postgres", "core"],
       recoveryMs: { max: 30_000 },
-      inject: async ({ postgres, sql, cores, backupMs, discardDatabase }, draw) => {
+      inject: async (scene, draw) => {
+        const { postgres, sql, cores, exporter, backupMs, discardDatabase, adoptExports } = scene;
         const since = await readHorizon(sql);
         const dump = join(tmpdir(), `chaos-${process.pid}.dump`);
         execFileSync(join(postgresBin, "pg_dump"), ["-Fc", "-f", dump, postgres.url()]);
         await systemClock.sleep(backupMs ?? seconds(draw, 1, 5));
-        await Promise.all(cores.map((core) => core.end()));
+        await Promise.all([...cores, exporter].map((program) => program.end()));
         await discardDatabase(since);
         const options = ["--exit-on-error", "--single-transaction", "--no-owner"];
         const psql = (text: string) =>
@@ -77,7 +78,8 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
         psql("create database postgres template template0");
         execFileSync(join(postgresBin, "pg_restore"), [...options, "-d", postgres.url(), dump]);
         await rm(dump);
-        await Promise.all(cores.map((core) => core.start()));
+        await adoptExports();
+        await Promise.all([...cores, exporter].map((program) => program.start()));
       },
     },
   }),

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { connectDatabase } from "#functions/store/database/database.ts";
+import { adoptExports } from "#functions/store/export/renumber-envelopes.ts";
 import { systemClock } from "#kit/clock.ts";
 import { programPaths } from "#scripts/bundle/bundle-programs.ts";
 import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
@@ -85,12 +86,14 @@ export const startScene = async (
     startTcpProxy(server.socket()),
   ]);
   for (const { close } of [proxy, direct]) cleanup.defer(close);
-  const { sql, close } = connectDatabase({
-    url: `postgres://postgres@127.0.0.1:${direct.port}/postgres`,
-    openSocket: openDatabaseSocket,
-    // The oracle reads all that was stored.
-    deadlineMs: 10 * drainTimeoutMs,
-  });
+  const connect = () =>
+    connectDatabase({
+      url: `postgres://postgres@127.0.0.1:${direct.port}/postgres`,
+      openSocket: openDatabaseSocket,
+      // The oracle reads all that was stored.
+      deadlineMs: 10 * drainTimeoutMs,
+    });
+  const { sql, close } = connect();
   cleanup.defer(() => close(1));
   const [otlpPort = 0, ...corePorts] = await findPorts(1 + 2 * coreCount);
   const ingestPorts = corePorts.slice(0, coreCount);
@@ -196,6 +199,13 @@ export const startScene = async (
     strangers,
     rotate: collected.rotate,
     backupMs,
+    async adoptExports() {
+      // Those to the database that was dropped have ended.
+      direct.reset();
+      const { db, close: disconnect } = connect();
+      await adoptExports(db);
+      await disconnect(1);
+    },
     collectorDir: join(dirname(config), "data"),
     async failOver() {
       await server.failOver();

@@ -18,13 +18,14 @@ export interface DiscardedQueues extends StoredQueues {
 }
 
 /**
- * Reads what transactions from `since` on have stored of these hosts, and every event. Their order is that of the commits, which no clock
- * decides. A record's name is `line <number>`, `span-<number>`, or its payload if it is another's than the collector's.
+ * Reads what transactions from `since` on have stored of these hosts, and every event; those of a dump have ids below zero. Their order
+ * is that of the commits, which no clock decides. A record's name is `line <number>`, `span-<number>`, or its payload if it is another's
+ * than the collector's.
  */
 export const readStoredQueues = async (
   sql: EmbeddedDatabase["sql"],
   hostIds: readonly string[],
-  { since = "0" } = {},
+  { since = String(-(2n ** 63n)) } = {},
 ) => {
   await tabulateStored(sql);
   const rows = await sql`
