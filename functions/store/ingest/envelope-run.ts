@@ -12,6 +12,7 @@ import {
   EnvelopesSchema,
 } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decodeText, eachField, eachValue, readWire, wireTag } from "#proto/wire.ts";
+import type { StoredBlock, StoredEnvelope } from "./stored-envelope.ts";
 
 /** How many envelopes of a kind, and the bytes of their payloads. */
 export interface KindCount {
@@ -151,12 +152,15 @@ const readHead = (bytes: Uint8Array, reader: BinaryReader, end: number): Envelop
   return head;
 };
 
-const { sequence, kind, observedAt, payload } = EnvelopeSchema.field;
+const { sequence, kind, observedAt, source, attributes, payload } = EnvelopeSchema.field;
 const sequenceTag = wireTag(sequence.number, WireType.Varint);
 const kindTag = wireTag(kind.number, WireType.LengthDelimited);
 const observedAtTag = wireTag(observedAt.number, WireType.LengthDelimited);
+const sourceTag = wireTag(source.number, WireType.LengthDelimited);
+const attributesTag = wireTag(attributes.number, WireType.LengthDelimited);
 const payloadTag = wireTag(payload.number, WireType.LengthDelimited);
 const secondsTag = wireTag(TimestampSchema.field.seconds.number, WireType.Varint);
+const nanosTag = wireTag(TimestampSchema.field.nanos.number, WireType.Varint);
 
 /** Returns the part of a run above `cursor`. */
 export const runAbove = (run: Pick<EnvelopeRun, "bytes">, cursor: bigint): EnvelopeRun =>
@@ -165,6 +169,82 @@ export const runAbove = (run: Pick<EnvelopeRun, "bytes">, cursor: bigint): Envel
 /** Decodes a run. */
 export const envelopesOf = ({ bytes }: Pick<EnvelopeRun, "bytes">): Envelope[] =>
   fromBinary(EnvelopesSchema, bytes, { readUnknownFields: false }).envelopes;
+
+/**
+ * Decodes the envelopes of a block. Throws for bytes that `fromBinary` refuses, and for some that it does not. Takes a quarter of its time and a
+ * third of its memory, because exports decode all that is stored; envelope-run.test.ts holds it to `fromBinary`.
+ */
+export const decodeEnvelopes = (
+  bytes: Uint8Array,
+  { hostId, queueId, receivedAt }: Pick<StoredBlock, "hostId" | "queueId" | "receivedAt">,
+): StoredEnvelope[] => {
+  const envelopes: StoredEnvelope[] = [];
+  const kindOf = remember(decodeText);
+  const sourceOf = remember(decodeText);
+  const attributesOf = remember(decodeAttributes);
+  const decode = (reader: BinaryReader, end: number): StoredEnvelope => {
+    const envelope: StoredEnvelope = { ...empty, hostId, queueId, receivedAt };
+    let attributesAt = end;
+    let attributesEnd = end;
+    let start = reader.pos;
+    eachField(reader, end, (tag, fieldEnd) => {
+      const value = () => bytes.subarray(reader.pos, fieldEnd);
+      if (tag === sequenceTag) envelope.sequence = reader.uint64() as bigint;
+      else if (tag === kindTag) envelope.kind = kindOf(value());
+      else if (tag === observedAtTag) envelope.observedAt = readTimestamp(reader, fieldEnd);
+      else if (tag === sourceTag) envelope.source = sourceOf(value());
+      else if (tag === payloadTag) envelope.payload = value();
+      else if (tag === attributesTag) {
+        attributesAt = Math.min(attributesAt, start);
+        attributesEnd = fieldEnd;
+      }
+      start = fieldEnd;
+    });
+    if (attributesAt < end)
+      envelope.attributes = attributesOf(bytes.subarray(attributesAt, attributesEnd));
+    return envelope;
+  };
+  readWire(bytes, (reader) =>
+    eachValue(reader, bytes.length, EnvelopesSchema.field.envelopes.number, (end) => {
+      envelopes.push(decode(reader, end));
+    }),
+  );
+  return envelopes;
+};
+
+/** The values of fields that a message leaves out. */
+const empty: Omit<StoredEnvelope, "hostId" | "queueId" | "receivedAt"> = {
+  sequence: 0n,
+  kind: "",
+  observedAt: null,
+  source: "",
+  attributes: {},
+  payload: new Uint8Array(),
+};
+
+/** Returns the same value for the same bytes as in the call before: most envelopes of a block have the names of the one before. */
+const remember = <Value>(decode: (bytes: Uint8Array) => Value) => {
+  let last: { bytes: Uint8Array; value: Value } | undefined;
+  return (bytes: Uint8Array): Value => {
+    if (last === undefined || Buffer.compare(last.bytes, bytes) !== 0)
+      last = { bytes, value: decode(bytes) };
+    return last.value;
+  };
+};
+
+/** Decodes the fields from the first attribute to the last one. */
+const decodeAttributes = (bytes: Uint8Array) => fromBinary(EnvelopeSchema, bytes).attributes;
+
+/** Returns microseconds since the Unix epoch. */
+const readTimestamp = (reader: BinaryReader, end: number): bigint => {
+  let seconds = 0n;
+  let nanos = 0;
+  eachField(reader, end, (tag) => {
+    if (tag === secondsTag) seconds = reader.int64() as bigint;
+    else if (tag === nanosTag) nanos = reader.int32();
+  });
+  return seconds * 1_000_000n + BigInt(Math.floor(nanos / 1000));
+};
 
 /** Returns the length of the encoded envelopes. */
 export const rawBytesOf = ({ bytes, rawBytes }: Pick<EnvelopeRun, "bytes" | "rawBytes">): number =>

@@ -1,5 +1,10 @@
-import type { Envelope } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type EnvelopeRun, emptyRun, envelopesOf, rawBytesOf, runAbove } from "./envelope-run.ts";
+import {
+  decodeEnvelopes,
+  type EnvelopeRun,
+  emptyRun,
+  rawBytesOf,
+  runAbove,
+} from "./envelope-run.ts";
 
 /** A stored envelope. */
 export interface StoredEnvelope {
@@ -74,22 +79,12 @@ export const readStoredBlock = (
   block: StoredBlock,
   codec: Pick<BlockCodec, "decompress">,
 ): StoredEnvelope[] => {
-  const { hostId, queueId, receivedAt } = block;
-  return decodeEnvelopes(decodeData(block, codec)).map(
-    ({ sequence, kind, observedAt, source, attributes, payload }): StoredEnvelope => ({
-      hostId,
-      queueId,
-      sequence,
-      kind,
-      receivedAt,
-      source,
-      attributes,
-      payload,
-      observedAt: observedAt
-        ? observedAt.seconds * 1_000_000n + BigInt(Math.floor(observedAt.nanos / 1000))
-        : null,
-    }),
-  );
+  const bytes = decodeData(block, codec);
+  try {
+    return decodeEnvelopes(bytes, block);
+  } catch (cause) {
+    throw new BlockCorrupt("a stored block cannot be decoded", { cause });
+  }
 };
 
 /** Reports whether data are those of a digest of stored data. */
@@ -112,14 +107,6 @@ export const readCheckedBlock = (
   if (codec.digest(isStored ? block.data : raw).toHex() !== sha256.toHex())
     throw new BlockCorrupt("a stored block has another digest");
   return readStoredBlock({ ...block, encoding: blockEncodings.none, data: raw }, codec);
-};
-
-const decodeEnvelopes = (bytes: Uint8Array): Envelope[] => {
-  try {
-    return envelopesOf({ bytes });
-  } catch (cause) {
-    throw new BlockCorrupt("a stored block cannot be decoded", { cause });
-  }
 };
 
 const decodeData = (
