@@ -34,7 +34,8 @@ export const compressAnswer = (
   return new Response(coding.compress?.(body) ?? body, answer);
 };
 
-const acceptedCodings = (header: string): (string | undefined)[] =>
+/** Returns the names of the codings that an `Accept-Encoding` header accepts. */
+export const acceptedCodings = (header: string): (string | undefined)[] =>
   header
     .split(",")
     .filter((coding) => !/;\s*q=0(\.0*)?\s*$/.test(coding))

@@ -67,7 +67,7 @@ const errorTypes: Partial<Record<ProblemKind, ServerErrorResponseType>> = {
 const retrySeconds = 30;
 
 /** Returns the message that says that core cannot process a message: whether the agent may send it again, and when. */
-export const refusalMessage = (problem: Problem, instanceUid = new Uint8Array()) =>
+export const refusalMessage = (problem: Problem, instanceUid: Uint8Array = new Uint8Array()) =>
   encodeAnswer({ instanceUid, errorResponse: errorOf(problem) });
 
 const errorOf = (problem: Problem): AgentAnswer["errorResponse"] => {

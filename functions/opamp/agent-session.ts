@@ -145,16 +145,12 @@ export const createAgentSession = (needs: SessionNeeds) => {
     return answer;
   };
 
-  const refuse = (error: unknown, instanceUid?: Uint8Array<ArrayBuffer>): Reply => {
+  const tooMany = () =>
+    new Problem("rate_limited", { retryAfterSeconds: turns.waitMs(identity) / 1_000 });
+  const refuse = (error: unknown, instanceUid?: Uint8Array): Reply => {
     const fault = error instanceof Problem ? error : new Problem("internal", { cause: error });
     if (fault !== error) needs.onFailure(error);
     return { answer: refusalMessage(fault, instanceUid), fault };
-  };
-  const read = (bytes: Uint8Array): AgentToServer => {
-    const message = decodeAgentMessage(bytes);
-    if (!turns.take(identity))
-      throw new Problem("rate_limited", { retryAfterSeconds: turns.waitMs(identity) / 1_000 });
-    return message;
   };
   /** Reports whether a message on a socket needs nothing but an acknowledgement. */
   const isHeartbeat = (message: AgentToServer): boolean =>
@@ -171,25 +167,26 @@ export const createAgentSession = (needs: SessionNeeds) => {
     receive(bytes: Uint8Array): Reply | Promise<Reply> {
       let message: AgentToServer;
       try {
-        message = read(bytes);
+        message = decodeAgentMessage(bytes);
       } catch (error) {
         return refuse(error);
       }
       const { instanceUid } = message;
+      if (!turns.take(identity)) return refuse(tooMany(), instanceUid);
       if (isHeartbeat(message)) {
         note(message);
         return { answer: encodeAnswer({ instanceUid }) };
       }
-      return process(message).then(
-        (answer) => {
+      return process(message)
+        .then((answer) => {
+          const encoded = encodeAnswer(answer);
           isFirst = false;
-          return { answer: encodeAnswer(answer) };
-        },
-        (error: unknown) => {
+          return { answer: encoded };
+        })
+        .catch((error: unknown) => {
           last = undefined;
-          return refuse(error, instanceUid as Uint8Array<ArrayBuffer>);
-        },
-      );
+          return refuse(error, instanceUid);
+        });
     },
     /**
      * Counts a heartbeat of a socket; `isDirected`: core has been told that it has something. Returns the message with what core has for

@@ -7,6 +7,7 @@ import type { AgentCaller } from "#functions/opamp/agent-register.ts";
 import { agentTurns, createAgentSession } from "#functions/opamp/agent-session.ts";
 import { type AgentCore, createAgentRegister } from "#functions/opamp/create-agent-register.ts";
 import { Problem } from "#functions/problems.ts";
+import { acceptedCodings } from "#kit/compress-answer.ts";
 import { createTokenBuckets } from "#kit/token-buckets.ts";
 import {
   clientCertificateOf,
@@ -16,9 +17,16 @@ import {
 
 const protobuf = "application/x-protobuf";
 
+/** Below it, gzip saves nothing. */
+const compressedBytesMin = 1_024;
+
+const gzip = (bytes: Uint8Array<ArrayBuffer>) =>
+  new Blob([bytes]).stream().pipeThrough(new CompressionStream("gzip"));
+
 /** The caller and its encoded message. */
 interface Poll {
   caller: AgentCaller;
+  acceptsGzip: boolean;
   message: Uint8Array;
 }
 
@@ -26,8 +34,10 @@ interface Poll {
  * `POST /v1/opamp`: an agent polls over plain HTTP Its client certificate alone identifies it, as that of the
  * connection or, behind a proxy, that of the header.
  */
-export const agentRoute = (core: ManagementCore & AgentCore & Pick<Core, "log">) => {
-  const register = createAgentRegister(core);
+export const agentRoute = (
+  core: ManagementCore & AgentCore & Pick<Core, "log">,
+  register = createAgentRegister(core),
+) => {
   const turns = createTokenBuckets({ ...agentTurns, clock: core.clock });
   return route({
     method: "POST",
@@ -38,7 +48,7 @@ export const agentRoute = (core: ManagementCore & AgentCore & Pick<Core, "log">)
     replies: { 200: { description: "A ServerToAgent message", type: protobuf } },
     bytesBody: protobuf,
     problems: [...managementProblems, "agent_message_invalid"],
-    handle: async ({ caller: { caller, message } }) => {
+    handle: async ({ caller: { caller, message, acceptsGzip } }) => {
       const identityId = await register.admit(caller);
       const session = createAgentSession({
         ...core,
@@ -51,7 +61,13 @@ export const agentRoute = (core: ManagementCore & AgentCore & Pick<Core, "log">)
       const { answer, fault } = await session.receive(message);
       // What the agent may send again later is told by the status of HTTP too.
       if (fault && fault.kind !== "malformed") throw fault;
-      return { status: 200, bytes: { type: protobuf, content: answer } };
+      return acceptsGzip && answer.length >= compressedBytesMin
+        ? {
+            status: 200,
+            headers: { "Content-Encoding": "gzip" },
+            stream: { type: protobuf, content: gzip(answer) },
+          }
+        : { status: 200, bytes: { type: protobuf, content: answer } };
     },
   });
 };
@@ -69,6 +85,7 @@ const agentGuard = (core: ManagementCore): Guard<Poll> => ({
     const { remoteAddress } = c.get("peer");
     return {
       caller: { identity, fingerprintSha256, notAfter, remoteAddress },
+      acceptsGzip: acceptedCodings(c.req.header("accept-encoding") ?? "").includes("gzip"),
       message: await body.bytes(),
     };
   },

@@ -11,6 +11,7 @@ import { renderMetrics } from "./metrics-table.ts";
 import { historyFile, renderHistory } from "./migration-history.ts";
 import { namedSchemas } from "./name-schemas.ts";
 import { renderNumberLists } from "./number-lists.ts";
+import { renderOpampConformance } from "./opamp-conformance.ts";
 import { openApiOf } from "./openapi.ts";
 import { operationsOf } from "./operations.ts";
 import { renderProblemCodes, renderProblemsPage } from "./problems-page.ts";
@@ -71,6 +72,7 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: "proto/gen/ingest-messages.ts", text: renderIngestMessages() },
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   { path: "docs/performance-goals.md", text: renderGoals() },
+  { path: "docs/opamp-conformance.md", text: renderOpampConformance() },
   ...renderNumberLists(),
   ...renderCharts(),
   renderConfigurationPage("docs/configuration.md"),

@@ -47,7 +47,7 @@ export const readReliability = (): Reliability => {
     Cases,
     parse(readFileSync(new URL("./cases.yaml", import.meta.url), "utf8")),
   );
-  const tests = repositoryFiles("*.test.ts", "*.test.tsx").flatMap(testsIn);
+  const tests = namedTests("*.test.ts", "*.test.tsx");
   const cases = Object.entries(groups).flatMap(([group, members]) =>
     Object.entries(members).map(([id, described]) => {
       const named = tests.filter(({ name }) => idsOf(name).includes(id));
@@ -90,6 +90,10 @@ export const renderCase = ({ id, text, tests, long, gap }: ReliabilityCase): str
     ...(long === undefined ? [] : [`  long form: npx -y bun@1.4.5 run ${long}`]),
     ...(gap === undefined ? [] : [`  not covered: ${gap}`]),
   ].join("\n");
+
+/** Returns the tests of the files of some patterns, as `testsIn` does. */
+export const namedTests = (...patterns: string[]): NamedTest[] =>
+  repositoryFiles(...patterns).flatMap(testsIn);
 
 /**
  * Returns the tests of a file whose name is a literal: `it("…")`, `it.each(…)("…")`, `describe`, and `through`, which runs only
