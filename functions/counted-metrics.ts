@@ -98,6 +98,12 @@ export const countedMetrics = {
     "time to write an object: `written` or `failed`",
     "outcome",
   ),
+  objects: counter(
+    "core_ingest_objects_total",
+    "objects `adopted`, `left` out of an adoption, or `lost`",
+    "outcome",
+  ),
+  adopted: counter("core_ingest_adopted_envelopes_total", "envelopes adopted from objects"),
   inFlightBytes: gauge("core_ingest_in_flight_bytes", "uncommitted bytes, at most 64 MiB"),
   openStreams: gauge("core_ingest_open_streams", "open streams of Forward"),
   directorySync: counter(

@@ -6,6 +6,7 @@ import type { IngestConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
 import { holdHosts } from "./domain/volume/hold-hosts.ts";
 import type { Route } from "./http/route-definition.ts";
+import type { ObjectAdopter } from "./ingest/adopt-objects.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import { createHeldHosts, holdBack } from "./ingest/held-hosts.ts";
@@ -27,7 +28,7 @@ import type { TlsMaterial } from "./node/follow-files.ts";
 import { type AgentSockets, createAgentSockets } from "./node/ingest/agent-sockets.ts";
 import { handshakesOf } from "./node/ingest/handshake-limits.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest/ingest-listener.ts";
-import { type OpenedObjects, openSink } from "./node/ingest/open-sink.ts";
+import { openSink } from "./node/ingest/open-sink.ts";
 import type { Metrics } from "./node/metrics.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor } from "./node/run-configured.ts";
@@ -68,13 +69,14 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
   await keepPartitions();
   const pauseOf = (ms: number) => () => clock.sleep(ms);
   const shared = { clock, log, pause: pauseOf(pauses.connectionMs) };
-  const { sink, opened } = await openSink(config, {
+  const { sink, adopter } = await openSink(config, {
     ...shared,
     databaseUrl: sessions.servers.locate,
     hasStoredDigests: () => core.heartbeats.hasOlderCore?.() !== true,
     db,
     entropy,
     metrics,
+    objects: core.objects,
   });
   const held = createHeldHosts(clock);
   const ingest = createIngest({
@@ -100,7 +102,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
       ["budgets", budgetIntervalMs, createBudgetFollower(jobsCore, held)],
       ["ingest partitions", partitionIntervalMs, keepPartitions],
       ["abandoned copies", abandonedCopiesIntervalMs, createCopyCleanup(jobsCore)],
-      ...objectJobsOf(jobsCore, opened),
+      ...objectJobsOf(jobsCore, adopter),
     ]),
   ];
   return {
@@ -123,12 +125,10 @@ const createAgents = (core: Core, { routes }: Ingest): AgentSockets | undefined 
     ? undefined
     : createAgentSockets({ ...core, register: createAgentRegister(core), ingest: routes });
 
-/** Returns the jobs of objects: of those that this core writes, and of those that an earlier one has written. */
-const objectJobsOf = (core: Core, opened: OpenedObjects): Job[] => [
-  ["objects", objectSweepMs, () => sweepObjects({ ...opened?.adopter, ...core })],
-  ...(opened
-    ? [["object check", objectCheckMs, () => checkObjects({ ...opened, ...core })] satisfies Job]
-    : []),
+/** Returns the jobs of objects, also of those that cores no longer write. */
+const objectJobsOf = (core: Core, { settleOld }: ObjectAdopter): Job[] => [
+  ["objects", objectSweepMs, () => sweepObjects({ ...core, settleOld })],
+  ["object check", objectCheckMs, () => checkObjects(core)],
 ];
 
 const createPartitionKeeper =

@@ -57,6 +57,12 @@ export const auditSentences = {
     "could not close a queue of {target}",
   ),
   "ingest.gap": event("had sent envelopes {from} to {through} that the store then lost"),
+  "ingest.lost": event(
+    "had sent envelopes {from} to {through}, of which the object store lost {envelopes}",
+  ),
+  "ingest.adopt": event(
+    "adopted {envelopes} envelopes of {hosts} hosts from {objects} objects[; it left {left} as they are]",
+  ),
   "account.refuse": event("sent account {number} of queue {queue_id}, which core refuses"),
   "completeness.head": event(
     "appended to the log of statements: {size} entries",

@@ -139,7 +139,7 @@ export const ingestObject = table(
     state: integer(),
     /** By the database's clock. */
     changedAt: timestamp(),
-    /** When its last block was received; null until it is stored. */
+    /** When its last block was received; until it is stored, when core found the object, or null. */
     receivedAt: nullable.timestamp(),
     bytes: nullable.counter(),
     /** The `xid` of its blocks; null until it is stored. */

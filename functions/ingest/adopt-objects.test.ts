@@ -5,7 +5,11 @@ import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { createMemoryStore, type MemoryStore } from "#tests/fakes/object-store.ts";
+import {
+  createMemoryStore,
+  type MemoryStore,
+  unobservedLosses,
+} from "#tests/fakes/object-store.ts";
 import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { compressRun, findStored, testRun } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
@@ -42,13 +46,16 @@ beforeEach(async () => {
   });
   const connect = () => openCommitClient(database.url);
   adopter = createObjectAdopter({
-    ...shared,
+    db,
+    storeId,
+    lineage: "test",
+    objects: { storeOf: async () => store },
     connect,
     codec: zstdCodec,
     log,
     clock: systemClock,
     entropy: systemEntropy,
-    observe: { gap: () => undefined, implausibleGap: () => undefined },
+    observe: unobservedLosses,
   });
 });
 afterEach(() => client.end());
@@ -118,6 +125,7 @@ it("a database that was restored to before its objects has all of their telemetr
   const digests = await digest();
   await restoreEmpty();
   await adopter.checkRestored();
+  await adopter.recover();
   expect(await stored()).toEqual(lines);
   expect(await cursors()).toEqual(before);
   expect(await digest()).toEqual(digests);
@@ -210,7 +218,7 @@ it("deletes an object that was never committed once the cursors cover it, and ad
   await adopter.recover();
   expect(await stored()).toEqual(["h 1"]);
   await connection.sql`update ingest_object set changed_at = changed_at - interval '2 hours'`;
-  await adopter.settleOld();
+  await adopter.recover();
   expect(await stored()).toEqual(["h 1"]);
   expect(await states()).toEqual([
     "1 2",
@@ -219,6 +227,6 @@ it("deletes an object that was never committed once the cursors cover it, and ad
     ...Array.from({ length: 61 }, (_, at) => `${at + 4} 2`),
   ]);
   await connection.sql`update ingest_cursor set session_id = ${session(2)}`;
-  await adopter.settleOld();
+  await adopter.recover();
   expect(await stored()).toEqual(["h 1", "h 2"]);
 });

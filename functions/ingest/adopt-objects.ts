@@ -1,14 +1,17 @@
 /**
  * Adopts objects whose blocks the database does not have: those of a core that failed before its commit, and all that were written after
  * the state to which a database was restored. Invariants:
+ * - What the stores have beyond the last drawn name becomes a row before core draws another name. Adoption then goes by rows: it continues after a
+ *   failure, and needs no listing that is up to date.
  * - An object's name is consumed in the transaction that stores its rows, and only if the cursors are where its footer was compared with
  *   them. So each envelope is stored once, whichever cores adopt, commit or receive it again meanwhile.
  * - An object waits until each of its queues has come to it: objects are adopted in the order of their commits, whatever their names.
- * - A cursor skips what no object has only where a footer says that it was committed; the rest is still at its host. One core adopts at a time,
- *   so that none takes what another is about to adopt for missing.
- * - Frames of a session that is not the queue's are not adopted, except of an object that is newer than the state of the database: its
- *   sessions are newer too.
- * - An object is marked for deletion only when the cursors cover all that it has. One of which something is left stays until retention.
+ * - A cursor skips what no object has only up to what was committed, as a footer or the queue's host says; the rest is still at its host. One core
+ *   adopts at a time, and every object at once, so that none takes what another has for missing.
+ * - Frames of a session that is not the queue's are not adopted, except of an object that is newer than the state of the database, and of
+ *   a session that its host names, up to what the host knows to be acknowledged: a restore may go unnoticed.
+ * - An object is marked for deletion only when the cursors cover all that it has. One of which something is left stays until retention. What is
+ *   adopted of an object before all of it can be is copied from it.
  */
 import type { Client } from "pg";
 import {
@@ -19,325 +22,436 @@ import {
   objectNameOf,
   telemetryPrefix,
 } from "#functions/objects/object-store.ts";
+import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
+import { minuteMs } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
-import { BlockEncoding } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
-import type {
-  ObjectBlock,
-  ObjectFooter,
-  ObjectQueue,
-} from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
+import type { ObjectFooter, ObjectQueue } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
 import type { Database } from "../store/database/database.ts";
 import { commitBatchAhead, invalidName } from "../store/ingest/commit-batch.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
 import { type FrameToCommit, queueKey } from "../store/ingest/decide-batch.ts";
-import { type EnvelopeRun, emptyRun, runAbove } from "../store/ingest/envelope-run.ts";
-import { addGap } from "../store/ingest/gaps.ts";
 import { readFooter } from "../store/ingest/object-footer.ts";
-import { encodeReference } from "../store/ingest/object-reference.ts";
 import {
   type DrawnObject,
   findLastDrawnId,
-  findOldestDrawnId,
   findUnsettledObjects,
-  findWaitingObjects,
+  hasEndedObjects,
+  ignoreObject,
   keepObject,
+  listStores,
   markDrawnObjects,
-  type NamedObject,
+  registerObjects,
+  type UnsettledObject,
 } from "../store/ingest/objects.ts";
-import { findCursors, lockCursors, type QueueName, updateCursors } from "../store/ingest/queues.ts";
-import { type BlockCodec, isOfDigest } from "../store/ingest/stored-envelope.ts";
-import type { WrittenStore } from "./object-writer.ts";
+import { findCursors, type QueueName } from "../store/ingest/queues.ts";
+import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
+import { framesOf, type PlacedQueue } from "./adopted-frames.ts";
 import {
-  countLoss,
-  createQueueEventRecorder,
-  type LossObserver,
-  type QueueEventNeeds,
-  recordLoss,
-  sequencesOf,
-} from "./queue-events.ts";
+  type AdoptionObserver,
+  type AdoptionReport,
+  createAdoptionReport,
+  describeQueuePart,
+} from "./adoption-report.ts";
+import type { LossObserver, QueueEventNeeds } from "./queue-events.ts";
+import { type Hole, skipHoles } from "./skip-holes.ts";
 
 /** Adopts objects. */
 export type ObjectAdopter = ReturnType<typeof createObjectAdopter>;
 
+/** A store whose objects are adopted. */
+type AdoptedStore = Pick<ObjectStore, "list" | "read">;
+
 /** The dependencies of an adopter. */
-export interface AdopterNeeds
-  extends Omit<WrittenStore, "store">,
-    Pick<QueueEventNeeds, "clock" | "entropy"> {
-  store: Pick<ObjectStore, "list" | "read">;
+export interface AdopterNeeds extends Pick<QueueEventNeeds, "clock" | "entropy"> {
+  /** Opens the stores that this database has used. */
+  objects: { storeOf(id: number): Promise<AdoptedStore> };
+  /** The one that this core writes to; null if rows have the data. */
+  storeId: number | null;
+  /** Names the database in the objects. */
+  lineage: string;
   db: Database;
   /** Opens a connection that commits. */
   connect(): Promise<Client>;
   codec: BlockCodec;
-  observe: LossObserver;
-  log: Record<"warn" | "error", (fields: object, message: string) => void>;
+  observe: LossObserver & AdoptionObserver;
+  log: Record<"info" | "warn" | "error", (fields: object, message: string) => void>;
+}
+
+/** What a host states of a queue when it opens it. */
+export interface QueueClaim extends QueueName {
+  /** The sessions that the queue has had, as far as the host knows them. */
+  sessionIds: readonly Uint8Array[];
+  /** Everything through it was acknowledged. */
+  ackedThrough: bigint;
+  /** The last sequence that the host has sent of the queue; 0 if it does not say. */
+  sentThrough: bigint;
+  /** Through it, sequences are of earlier ids of the host's queue. */
+  ackedBefore: bigint;
 }
 
 const objectsOfPage = 1_000;
 const readsAtOnce = 16;
-const holesMax = 10_000;
-const attemptsMax = 5;
-/** Sequences that were rejected or discarded are counted one by one. */
-const unstoredMax = 1_000_000;
-/** Core uses a name for half as long at most (object-writer.ts). */
-const drawnSeconds = 3_600;
+const attemptsMax = 20;
+const lockMs = 200;
+/** Reads objects that wait for their hosts again after so long for each of them, */
+const waitingMs = 60;
+/** but at least so often. */
+const waitingMsMax = 10 * minuteMs;
+const namedMax = 10_000;
 
-/** Creates the adopter of a store's objects. */
+/** Creates the adopter of objects, also of those in stores that cores no longer use. */
 export const createObjectAdopter = (needs: AdopterNeeds) => {
-  const { db, store, storeId, log } = needs;
-  const listUnsettled = async function* () {
-    const oldest = await findOldestDrawnId(db, storeId);
-    let after = objectNameOf(oldest ?? (await findLastDrawnId(db)) + 1, "");
-    for (;;) {
-      const listed = await store.list({ prefix: telemetryPrefix, after, limit: objectsOfPage });
-      const named = listed.flatMap(({ name }) => drawnOf(name));
-      yield (await findUnsettledObjects(db, named, storeId)).toSorted((a, b) => a.id - b.id);
-      const last = listed.at(-1);
-      if (last === undefined || listed.length < objectsOfPage) return;
-      after = last.name;
-    }
-  };
-  const recover = shareNextRun(
-    () => adoptAll(needs, { list: listUnsettled, isOld: false }),
+  const { db, log } = needs;
+  const claims = new Map<string, QueueClaim>();
+  const named = new Set<string>();
+  const isUnnamed = (name: string) =>
+    !named.has(name) && named.size < namedMax && named.add(name).has(name);
+  let settlesAt = 0;
+  const adopt = shareNextRun(
+    async () => {
+      const claimed = new Map(claims);
+      claims.clear();
+      const stores = await openStores(needs);
+      if (stores.length === 0) return;
+      for (const store of stores) await registerNewer(db, store);
+      const run = { ...needs, stores: new Map(stores), claims: claimed, isUnnamed };
+      const waiting = await adoptAll(run);
+      settlesAt = needs.clock.monotonic() + Math.min(waiting * waitingMs, waitingMsMax);
+    },
     () => "",
   );
 
   return {
-    /** Adopts every object that the database does not have. Calls share runs that start after them. */
-    recover: () => recover(undefined),
-    /** Recovers if the store has an object beyond the last name that was drawn: then the database was restored to an earlier state. */
+    /** Adopts every object that the database does not have, also by what hosts claim. Calls share runs that start after them. */
+    recover: (claimed: readonly QueueClaim[] = []) => {
+      for (const claim of claimed) claims.set(queueKey(claim), claim);
+      return adopt(undefined);
+    },
+    /**
+     * Adds what the store has beyond the last name that was drawn: then the database was restored to an earlier state. Adopts it in the
+     * background, so that hosts of which nothing is missing go on.
+     */
     checkRestored: singleFlight(async () => {
-      const after = objectNameOf((await findLastDrawnId(db)) + 1, "");
-      const listed = await store.list({ prefix: telemetryPrefix, after, limit: objectsOfPage });
-      // An object's name is drawn before it is written.
-      const last = await findLastDrawnId(db);
-      if (!listed.some(({ name }) => (objectIdOf(name) ?? 0) > last)) return;
+      const { storeId } = needs;
+      if (storeId === null) return;
+      const objects = await registerNewer(db, [storeId, await needs.objects.storeOf(storeId)]);
+      if (objects === 0) return;
+      await findStoreIds(needs);
       log.error(
-        { last_drawn: last },
-        "the store has objects that the database does not know: the database was restored",
+        { objects },
+        "the database was restored: core adopts the objects that it does not know",
       );
-      await recover(undefined);
+      adopt(undefined).catch((err) =>
+        log.error({ err }, "objects could not be adopted; core tries again within a minute"),
+      );
     }),
-    /** Settles names that no core uses any more: adopts their objects, or marks them for deletion. Returns how many have no object. */
-    async settleOld(): Promise<number> {
-      const old = await findWaitingObjects(db, {
-        state: "drawn",
-        seconds: drawnSeconds,
-        limit: objectsOfPage,
-      });
-      const own = old.filter((object) => object.storeId === storeId);
-      const missing = await findMissing(store, own);
-      await markDrawnObjects(db, [...missing]);
-      const written = own.filter((object) => !missing.has(object));
-      const list = async function* () {
-        yield written;
-      };
-      if (written.length > 0) await adoptAll(needs, { list, isOld: true });
-      return missing.size;
+    /** Adopts the objects whose names no core uses any more, and marks names without one for deletion. */
+    settleOld: async (): Promise<void> => {
+      if (needs.clock.monotonic() >= settlesAt && (await hasEndedObjects(db)))
+        await adopt(undefined);
     },
   };
 };
 
-const drawnOf = (name: string): DrawnObject[] => {
+type NumberedStore = readonly [id: number, store: AdoptedStore];
+
+/** Opens all stores that may have objects. Rejects while one is unavailable: it may have what another store's objects continue. */
+const openStores = async (needs: AdopterNeeds) => {
+  const ids = await findStoreIds(needs);
+  const open = async (id: number): Promise<NumberedStore> => [id, await needs.objects.storeOf(id)];
+  return Promise.all(ids.map(open));
+};
+
+const findStoreIds = async ({ db, storeId }: AdopterNeeds): Promise<number[]> => {
+  const ids = await listStores(db);
+  if (storeId !== null && !ids.includes(storeId))
+    throw new Error("the restored database does not know SVC_INGEST_STORE: start core again");
+  return ids;
+};
+
+/** Adds the objects of a store whose names were drawn by a later state of the database; returns how many there are. */
+const registerNewer = async (db: Database, [storeId, store]: NumberedStore): Promise<number> => {
+  let registered = 0;
+  for (let after = objectNameOf((await findLastDrawnId(db)) + 1, ""); ; ) {
+    const listed = await store.list({ prefix: telemetryPrefix, after, limit: objectsOfPage });
+    // Read after the listing: an object's name is drawn before it is written.
+    const lastDrawn = await findLastDrawnId(db);
+    const newer = listed.flatMap(({ name }) => drawnOf(name)).filter(({ id }) => id > lastDrawn);
+    if (newer.length > 0)
+      registered += await registerObjects(db, newer, { storeId, isNewer: true });
+    after = listed.at(-1)?.name ?? after;
+    if (listed.length < objectsOfPage) return registered;
+  }
+};
+
+/** Returns the drawn name in the name of an object; none for an object that is no telemetry. */
+export const drawnOf = (name: string): DrawnObject[] => {
   const id = objectIdOf(name);
   return id === null ? [] : [{ id, nonce: name.slice(name.lastIndexOf("-") + 1) }];
 };
 
-/** Finds the names that have no object. */
-const findMissing = async (
-  store: Pick<ObjectStore, "read">,
-  objects: readonly NamedObject[],
-): Promise<Set<NamedObject>> => {
-  const missing = new Set<NamedObject>();
-  const waiting = [...objects];
-  const checkNext = async () => {
-    for (let object = waiting.pop(); object; object = waiting.pop()) {
-      const found = await store.read(object.name, { last: 1 }).catch(unlessMissing);
-      if (found === undefined) missing.add(object);
-    }
-  };
-  await Promise.all(Array.from({ length: readsAtOnce }, checkNext));
-  return missing;
-};
-
-const unlessMissing = (cause: unknown): undefined => {
-  if (!(cause instanceof ObjectMissing)) throw cause;
-};
-
-/** Where an adoption gets its objects, and whether no batch uses any of them any more. */
-interface Source {
-  list(): AsyncIterable<readonly NamedObject[]>;
-  isOld: boolean;
-}
-
 /** The results of a pass over the objects. */
 interface Pass {
+  isLast: boolean;
   adopted: number;
-  envelopes: number;
   /** Objects that wait for others. */
   waiting: number;
   /** Where queues may continue behind what no object has. */
-  holes: Map<string, { queue: ObjectQueue; from: bigint }>;
+  holes: Map<string, Hole>;
+  /** Queues of which objects have parts that wait for their hosts. */
+  fenced: Set<string>;
 }
 
-type AdoptionRun = AdopterNeeds & Pick<Source, "isOld"> & { client: Client };
+/** More holes wait for the next pass. */
+const queuesMax = 10_000;
 
-const adoptAll = async (needs: AdopterNeeds, { list, isOld }: Source): Promise<void> => {
+interface AdoptionRun extends AdopterNeeds {
+  stores: ReadonlyMap<number, AdoptedStore>;
+  claims: ReadonlyMap<string, QueueClaim>;
+  /** Reports, and notes, that what waits of an object is not in the log yet. */
+  isUnnamed(name: string): boolean;
+}
+interface ConnectedRun extends AdoptionRun {
+  client: Client;
+  report: AdoptionReport;
+}
+
+/** Adopts what it can; returns how many objects wait. */
+const adoptAll = async (needs: AdoptionRun): Promise<number> => {
   const client = await needs.connect();
-  const total = { objects: 0, envelopes: 0 };
+  const report = createAdoptionReport(needs);
   try {
-    // Until the connection ends.
-    await client.query("select pg_advisory_lock(hashtext('adopt objects'))");
+    await lockAdoption(client, needs.clock);
     for (let isLast = false; ; ) {
-      const pass: Pass = { adopted: 0, envelopes: 0, waiting: 0, holes: new Map() };
-      for await (const objects of list())
-        await adoptPage({ ...needs, isOld, client }, objects, { pass, isLast });
-      total.objects += pass.adopted;
-      total.envelopes += pass.envelopes;
-      if (pass.waiting === 0 || isLast) break;
-      if (pass.adopted === 0) isLast = !(await skipHoles(needs, pass));
+      const pass: Pass = { isLast, adopted: 0, waiting: 0, holes: new Map(), fenced: new Set() };
+      for await (const objects of unsettledPages(needs.db))
+        await adoptPage({ ...needs, client, report }, objects, pass);
+      if (pass.waiting === 0 || isLast) return pass.waiting;
+      if (pass.adopted === 0) isLast = !(await skipHoles(needs, openHoles(pass)));
     }
   } finally {
     destroyClient(client);
+    await report.end();
   }
-  if (total.objects > 0) needs.log.warn(total, "telemetry was adopted from objects");
 };
+
+/** Waits until no other core adopts; the lock ends with the connection. */
+const lockAdoption = async (client: Client, clock: AdopterNeeds["clock"]): Promise<void> => {
+  for (;;) {
+    const { rows } = await client.query<{ locked: boolean }>(
+      "select pg_try_advisory_lock(hashtext('adopt objects')) as locked",
+    );
+    if (rows[0]?.locked) return;
+    await clock.sleep(lockMs);
+  }
+};
+
+async function* unsettledPages(db: Database): AsyncGenerator<readonly UnsettledObject[]> {
+  for (let after: DrawnObject = { id: 0, nonce: "" }; ; ) {
+    const page = await findUnsettledObjects(db, { after, limit: objectsOfPage });
+    yield page;
+    after = page.at(-1) ?? after;
+    if (page.length < objectsOfPage) return;
+  }
+}
 
 /** Adopts the objects that continue their queues; in the last pass also those that do so in part. */
 const adoptPage = async (
-  needs: AdoptionRun,
-  objects: readonly NamedObject[],
-  progress: { pass: Pass; isLast: boolean },
+  needs: ConnectedRun,
+  objects: readonly UnsettledObject[],
+  pass: Pass,
 ): Promise<void> => {
   for (let at = 0; at < objects.length; at += readsAtOnce) {
     const some = objects.slice(at, at + readsAtOnce);
     const footers = await Promise.all(some.map((object) => findFooter(needs, object)));
     for (const [index, object] of some.entries()) {
       const footer = footers[index];
-      if (footer) await adoptObject(needs, { object, footer, ...progress });
+      if (footer) await adoptObject(needs, { object, footer, pass });
     }
+    needs.report.progress();
   }
 };
 
-/** Reads the footer of an object; undefined for one that is damaged, or of another database. */
+/** Reads the footer of an object. Settles an object that has none, or is of another database. */
 const findFooter = async (
-  { store, lineage, log }: AdopterNeeds,
-  { id, name }: NamedObject,
+  needs: ConnectedRun,
+  object: UnsettledObject,
 ): Promise<ObjectFooter | undefined> => {
+  const { db, lineage, clock, log, report } = needs;
   try {
-    const footer = await readFooter(store, name);
-    if (footer.lineage === lineage && Number(footer.objectId) === id) return footer;
-    log.warn({ object: id }, "an object is of another database; core leaves it alone");
+    const footer = await readFooter(storeOf(needs, object), object.name);
+    if (footer.lineage === lineage && Number(footer.objectId) === object.id) return footer;
+    log.warn({ object: object.id }, "an object is of another database; core leaves it alone");
+    await ignoreObject(db, object);
   } catch (err) {
-    if (!(err instanceof ObjectMissing || err instanceof ObjectChanged)) throw err;
-    log.error({ object: id, err }, "an object is damaged: it is not adopted");
+    if (err instanceof ObjectMissing) {
+      if (object.isEnded) await markDrawnObjects(db, [object]);
+    } else if (!(err instanceof ObjectChanged)) throw err;
+    else if (object.isEnded) {
+      report.left({ object: object.id, err }, "the object is damaged");
+      await keepObject(db, object, clock.now());
+    }
   }
   return undefined;
 };
 
-interface UnsettledObject {
-  object: NamedObject;
+const storeOf = ({ stores }: AdoptionRun, { storeId }: UnsettledObject) => {
+  const store = stores.get(storeId);
+  if (store === undefined) throw new Error("an object is in a store that core has not opened");
+  return store;
+};
+
+interface FoundObject {
+  object: UnsettledObject;
   footer: ObjectFooter;
   pass: Pass;
-  isLast: boolean;
 }
 
-/** A queue of an object, and where it is in the database. */
-interface PlacedQueue {
-  queue: ObjectQueue;
-  cursor: bigint;
-  /** It is of another session than the queue. */
-  isFenced: boolean;
-}
-
-const adoptObject = async (needs: AdoptionRun, unsettled: UnsettledObject): Promise<void> => {
+const adoptObject = async (needs: ConnectedRun, found: FoundObject): Promise<void> => {
   for (let attempt = 0; attempt < attemptsMax; attempt++)
-    if (await tryToAdopt(needs, unsettled)) return;
+    if (await tryToAdopt(needs, found)) return;
   throw new Error("the cursors of an object's queues moved while it was adopted");
 };
 
 /** Adopts an object, marks it for deletion or leaves it; returns false when a cursor moved meanwhile. */
-const tryToAdopt = async (needs: AdoptionRun, unsettled: UnsettledObject): Promise<boolean> => {
-  const { object, footer, pass, isLast } = unsettled;
-  // The core of a recent one may be about to commit it, or the one before it.
-  const isEnded = needs.isOld || !object.isRecent;
-  const queues = (await placeQueues(needs.db, footer, object)).filter(
+const tryToAdopt = async (needs: ConnectedRun, found: FoundObject): Promise<boolean> => {
+  const { object, footer, pass } = found;
+  const { db } = needs;
+  const queues = (await placeQueues(needs, footer, object)).filter(
     ({ queue, cursor }) => queue.cursor > cursor,
   );
+  // The core of a name in use may be about to commit it, or the one before it.
   if (queues.length === 0) {
-    if (isEnded) await markDrawnObjects(needs.db, [object]);
+    if (object.isEnded) await markDrawnObjects(db, [object]);
     return true;
   }
   const open = queues.filter(({ isFenced }) => !isFenced);
-  const ahead = open.filter(({ queue, cursor }) => queue.previousCursor > cursor);
-  if (ahead.length > 0 && !(isLast && isEnded)) {
+  for (const { queue, isFenced } of queues)
+    if (isFenced && !object.isLong && pass.fenced.size < queuesMax)
+      pass.fenced.add(queueKey(queue));
+  const isAhead = ({ queue, cursor }: PlacedQueue) => queue.previousCursor > cursor;
+  const ahead = open.filter(isAhead);
+  const next = open.filter((each) => !isAhead(each));
+  for (const each of ahead) noteHole(pass, each, object);
+  if (next.length < queues.length && !(pass.isLast && object.isLong)) {
     pass.waiting++;
-    if (isEnded) for (const { queue } of ahead) noteHole(pass, queue);
-    return true;
+    const isSettled = pass.isLast && object.isEnded;
+    if (isSettled && needs.isUnnamed(object.name))
+      for (const each of ahead)
+        needs.report.left(describeQueuePart(each), "no object has what comes before it");
+    // The hosts of these do not have them any more; those of others may claim theirs within a day.
+    const ready = next.filter(({ ackedThrough }) => ackedThrough > 0n || isSettled);
+    return ready.length === 0 || adoptQueues(needs, found, { next: ready, isCopied: true });
   }
-  for (const each of ahead) nameLeft(needs, each, "no object has what comes before it");
-  const next = open.filter(({ queue, cursor }) => queue.previousCursor <= cursor);
-  return open.length === 0 || adoptQueues(needs, unsettled, next);
+  return adoptQueues(needs, found, { next, isCopied: false });
 };
 
-/** Adopts queues of an object, and keeps it; returns false when a cursor moved meanwhile. */
+/** Adopts queues of an object, and keeps it; returns false when a cursor moved meanwhile. Copied ones leave it as it is. */
 const adoptQueues = async (
-  needs: AdoptionRun,
-  unsettled: UnsettledObject,
-  next: readonly PlacedQueue[],
+  needs: ConnectedRun,
+  found: FoundObject,
+  { next, isCopied }: { next: readonly PlacedQueue[]; isCopied: boolean },
 ): Promise<boolean> => {
-  const { object, footer, pass } = unsettled;
-  const frames = (await Promise.all(next.map((each) => framesOf(needs, object, each)))).flat();
+  const { object, footer, pass } = found;
+  const { report } = needs;
+  const read = { codec: needs.codec, store: storeOf(needs, object) };
+  const frames: FrameToCommit[] = [];
+  const adopted: PlacedQueue[] = [];
+  for (const each of next) {
+    try {
+      frames.push(...(await framesOf(read, object, { ...each, isCopied })));
+      adopted.push(each);
+    } catch (cause) {
+      if (!(cause instanceof ObjectMissing || cause instanceof ObjectChanged)) throw cause;
+      report.left(describeQueuePart(each), cause.message);
+    }
+  }
   if (frames.length === 0) {
-    await keepObject(needs.db, object, Number(footer.storedAtMs));
+    if (!isCopied) await keepObject(needs.db, object, Number(footer.storedAtMs));
     return true;
   }
-  if (!(await commitFrames(needs, unsettled, { frames, next }))) return false;
+  if (!(await commitFrames(needs, found, { frames, next: adopted, isCopied }))) return false;
   pass.adopted++;
-  pass.envelopes += frames.reduce((sum, { run }) => sum + run.count, 0);
+  report.adopted(adopted);
   return true;
 };
 
 const placeQueues = async (
-  db: Database,
+  { db, claims }: AdoptionRun,
   { queues }: ObjectFooter,
-  { isRecent }: NamedObject,
+  { isRecent }: UnsettledObject,
 ): Promise<PlacedQueue[]> => {
   const rows = new Map((await findCursors(db, queues)).map((row) => [queueKey(row), row]));
   return queues.map((queue) => {
-    const { cursor = 0n, sessionId = null } = rows.get(queueKey(queue)) ?? {};
+    const key = queueKey(queue);
+    const { cursor = 0n, sessionId = null } = rows.get(key) ?? {};
+    const ackedThrough = ackedOf(claims.get(key), queue, sessionId);
+    const isBound = isRecent && queue.sessionId.length > 0 && ackedThrough === 0n;
     const isOwn = sessionId !== null && equalBytes(sessionId, queue.sessionId);
-    return { queue, cursor, isFenced: isRecent && queue.sessionId.length > 0 && !isOwn };
+    return {
+      queue,
+      cursor,
+      sessionId: isBound ? queue.sessionId : undefined,
+      isFenced: isBound && !isOwn,
+      ackedThrough,
+    };
   });
 };
 
-const noteHole = ({ holes }: Pass, queue: ObjectQueue) => {
-  const key = queueKey(queue);
-  const known = holes.get(key);
-  if (!queue.settled || (known && known.from <= queue.previousCursor)) return;
-  if (known || holes.size < holesMax) holes.set(key, { queue, from: queue.previousCursor });
+/**
+ * Returns through where a host knows that core had acknowledged a queue, if what an object has of it is the host's: begun by then, sent by it, and of
+ * a session of the queue's history; else 0. A fork, whose history lacks the queue's session, claims nothing.
+ */
+const ackedOf = (
+  claim: QueueClaim | undefined,
+  queue: ObjectQueue,
+  held: Uint8Array | null,
+): bigint => {
+  if (claim === undefined) return 0n;
+  const { sessionIds, ackedThrough, sentThrough } = claim;
+  const isOfHistory = (id: Uint8Array | null) =>
+    id === null || id.length === 0 || sessionIds.some((each) => equalBytes(each, id));
+  const isHosts =
+    queue.previousCursor < ackedThrough && queue.cursor <= highest(ackedThrough, sentThrough);
+  return isHosts && isOfHistory(held) && isOfHistory(queue.sessionId) ? ackedThrough : 0n;
 };
 
-/** Logs which range of a host is not adopted, and why. */
-const nameLeft = ({ log }: AdopterNeeds, { queue, cursor }: PlacedQueue, why: string) =>
-  log.warn(
-    {
-      host_id: queue.hostId,
-      queue_id: queue.queueId.toHex(),
-      cursor: String(cursor),
-      from: String(queue.previousCursor + 1n),
-      through: String(queue.cursor),
-    },
-    `a range of an object is not adopted: ${why}`,
-  );
+/** Returns the holes before which no object has anything. */
+const openHoles = ({ holes, fenced }: Pass): Hole[] =>
+  fenced.size === queuesMax
+    ? []
+    : [...holes].flatMap(([key, hole]) => (fenced.has(key) ? [] : [hole]));
+
+/** Notes that nothing before an object's part of a queue was found yet, and through where that was committed. */
+const noteHole = (
+  { holes }: Pass,
+  { queue, ackedThrough }: PlacedQueue,
+  { isEnded }: UnsettledObject,
+) => {
+  if (!isEnded && ackedThrough === 0n) return;
+  const key = queueKey(queue);
+  const known = holes.get(key);
+  const { hostId, queueId, previousCursor } = queue;
+  const committed = highest(ackedThrough, isEnded && queue.settled ? previousCursor : 0n);
+  if (known) {
+    if (previousCursor < known.through) known.through = previousCursor;
+    known.committed = highest(known.committed, committed);
+  } else if (holes.size < queuesMax)
+    holes.set(key, { queue: { hostId, queueId }, through: previousCursor, committed });
+};
 
 /** Commits frames at the cursors of their queues; returns false, with nothing committed, when one has moved. */
 const commitFrames = async (
-  { client, codec }: AdoptionRun,
-  { object, footer }: UnsettledObject,
-  { frames, next }: { frames: readonly FrameToCommit[]; next: readonly PlacedQueue[] },
+  { client, codec }: ConnectedRun,
+  { object, footer }: FoundObject,
+  {
+    frames,
+    next,
+    isCopied,
+  }: { frames: readonly FrameToCommit[]; next: readonly PlacedQueue[]; isCopied: boolean },
 ): Promise<boolean> => {
   const bytes = footer.queues
     .flatMap(({ blocks }) => blocks)
@@ -348,11 +462,13 @@ const commitFrames = async (
       expected: new Map(next.map(({ queue, cursor }) => [queueKey(queue), cursor])),
       turn: undefined,
       now: () => Number(footer.storedAtMs),
-      // The object is written already.
-      objects: {
-        write: async ({ blocks }) => ({ ...object, bytes, blocks }),
-        discardNames: () => undefined,
-      },
+      ...(!isCopied && {
+        objects: {
+          // The object is written already.
+          write: async ({ blocks }) => ({ ...object, bytes, blocks }),
+          discardNames: () => undefined,
+        },
+      }),
     });
     return committed !== undefined;
   } catch (cause) {
@@ -360,109 +476,4 @@ const commitFrames = async (
     if (errorCode(cause) === invalidName) return false;
     throw cause;
   }
-};
-
-/** Returns what an object has of a queue as frames whose data are in the object; none if a block that has to be cut is damaged. */
-const framesOf = async (
-  needs: AdopterNeeds,
-  object: NamedObject,
-  placed: PlacedQueue,
-): Promise<FrameToCommit[]> => {
-  const { queue, cursor } = placed;
-  const { hostId, queueId } = queue;
-  const sessionId = object.isRecent && queue.sessionId.length > 0 ? queue.sessionId : undefined;
-  const frames: FrameToCommit[] = [];
-  let previousSequence = queue.previousCursor;
-  const add = (lastSequence: bigint, receivedAtMs: bigint, run: EnvelopeRun) => {
-    const shared = { hostId, queueId, sessionId, receivedAt: Number(receivedAtMs) };
-    frames.push({ ...shared, previousSequence, lastSequence, run });
-    previousSequence = lastSequence;
-  };
-  try {
-    for (const block of queue.blocks) {
-      const isCut = block.firstSequence <= cursor && block.lastSequence > cursor;
-      const run = isCut
-        ? await readAbove(needs, object, { block, cursor })
-        : placedRun(block, referenceOf(object, block));
-      add(block.lastSequence, block.receivedAtMs, run);
-    }
-  } catch (cause) {
-    if (!(cause instanceof ObjectMissing || cause instanceof ObjectChanged)) throw cause;
-    nameLeft(needs, placed, cause.message);
-    return [];
-  }
-  if (previousSequence < queue.cursor || frames.length === 0) add(queue.cursor, 0n, emptyRun());
-  // The footer has only counts: of a range that is stored in part, the rejected and discarded sequences are unknown.
-  const last = frames.at(-1);
-  if (last && cursor === queue.previousCursor) {
-    const repeated = (count: number) =>
-      Array<bigint>(Math.min(count, unstoredMax)).fill(queue.cursor);
-    last.unstored = {
-      rejected: repeated(queue.rejected),
-      discarded: repeated(queue.discarded),
-    };
-  }
-  return frames;
-};
-
-const referenceOf = (
-  { id, nonce, storeId }: NamedObject,
-  { encoding, offset, length }: ObjectBlock,
-): Uint8Array => encodeReference({ encoding, storeId, objectId: id, nonce, offset, length });
-
-const figuresOf = (block: ObjectBlock) => ({
-  count: block.envelopes,
-  payloadBytes: block.payloadBytes,
-  firstSequence: block.firstSequence,
-  lastSequence: block.lastSequence,
-  kinds: new Map(block.kinds.map(({ kind, ...counted }) => [kind, counted])),
-  observed:
-    block.observedFrom === undefined
-      ? undefined
-      : { from: Number(block.observedFrom), to: Number(block.observedTo) },
-});
-
-const placedRun = (block: ObjectBlock, reference: Uint8Array): EnvelopeRun => ({
-  ...figuresOf(block),
-  bytes: new Uint8Array(),
-  rawBytes: block.rawBytes,
-  placed: { reference, digest: block.digest },
-});
-
-/** Reads a block, and returns its envelopes above the cursor. Throws `ObjectMissing` and `ObjectChanged`. */
-const readAbove = async (
-  { store, codec }: AdopterNeeds,
-  { name }: NamedObject,
-  { block, cursor }: { block: ObjectBlock; cursor: bigint },
-): Promise<EnvelopeRun> => {
-  const { offset, length, digest, encoding, rawBytes } = block;
-  const data = await store.read(name, { offset, length });
-  const isZstd = encoding === BlockEncoding.ZSTD;
-  const bytes = isZstd ? codec.decompress(data, rawBytes, true) : data;
-  if (bytes === null || !isOfDigest(data, digest, codec)) throw new ObjectChanged(name);
-  return runAbove({ bytes }, cursor);
-};
-
-/** Moves cursors over what no object has, and records it as lost; returns whether it moved any. */
-const skipHoles = async (needs: AdopterNeeds, { holes }: Pass): Promise<boolean> => {
-  const register = { record: createQueueEventRecorder(needs), addGap };
-  let isMoved = false;
-  for (const { queue, from } of holes.values()) {
-    const name: QueueName = { hostId: queue.hostId, queueId: queue.queueId };
-    const losses = await needs.db.transaction(async (tx) => {
-      const now = new Date(needs.clock.now());
-      const [row] = await lockCursors(tx, [name], now);
-      if (row === undefined || row.cursor >= from) return [];
-      isMoved = true;
-      // A queue that the database does not know continues another id of its host's.
-      const isNew = row.cursor === 0n && row.sessionId === null;
-      const lost = isNew ? undefined : { from: row.cursor + 1n, through: from, isPlausible: true };
-      const sequences = lost ? sequencesOf(lost) : 0n;
-      const moved = { ...name, cursor: from, sessionId: undefined, lost: sequences };
-      await updateCursors(tx, [moved], now);
-      return recordLoss(register, tx, name, { lost, now });
-    });
-    for (const loss of losses) countLoss(needs.observe, loss);
-  }
-  return isMoved;
 };

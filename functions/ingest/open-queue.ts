@@ -21,6 +21,7 @@ import type { LeftQueue, Open } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { queueIdBytes, sequenceMax } from "#proto/limits/message-limits.ts";
 import { Problem } from "../problems.ts";
 import type { LockedCursor, QueueName, SeenQueue, StoredQueue } from "../store/ingest/queues.ts";
+import type { QueueClaim } from "./adopt-objects.ts";
 import { inGroups, inTurn } from "./in-groups.ts";
 import {
   countLoss,
@@ -90,7 +91,7 @@ export interface QueueOpenerNeeds<Tx> {
   observe: LossObserver;
   log: { warn(fields: object, message: string): void };
   /** Finds again what the database does not have and an object store has; awaited before a loss is recorded. None by default. */
-  recover?: (() => Promise<void>) | undefined;
+  recover?: ((claims: readonly QueueClaim[]) => Promise<void>) | undefined;
   /** Resolves when the next transaction may begin, of those that queues share; none by default. */
   pause?: (() => Promise<void>) | undefined;
 }
@@ -207,7 +208,7 @@ export const createQueueOpener = <Tx>({
     } catch (cause) {
       if (!(cause instanceof MustRecover)) throw cause;
     }
-    await recover?.();
+    await recover?.(queueClaimsOf(open));
     return openInTurn({ open, isDisconnected, isRecovered: true });
   };
 
@@ -285,6 +286,22 @@ const createLosses = <Tx>({
     }
   };
   return { ownPart, settleLeft, committed };
+};
+
+/** Returns what an Open states of its queue and of those that its host has left. */
+const queueClaimsOf = (open: Open): QueueClaim[] => {
+  const { hostId, queueId, ackedThrough, sentThrough = 0n, leftQueues } = open;
+  const shared = { hostId, sessionIds: [open.sessionId, ...open.previousSessionIds] };
+  return [
+    { ...shared, queueId, ackedThrough, sentThrough, ackedBefore: ackedUnder(leftQueues) },
+    ...leftQueues.map((left, index) => ({
+      ...shared,
+      queueId: left.queueId,
+      ackedThrough: left.storedThrough,
+      sentThrough: left.storedThrough,
+      ackedBefore: ackedUnder(leftQueues.slice(index + 1)),
+    })),
+  ];
 };
 
 /** Rolls back an Open that would record a loss of what an object store may have. */

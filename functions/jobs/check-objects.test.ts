@@ -6,6 +6,8 @@ import { createMemoryStore } from "#tests/fakes/object-store.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { createObjectWriter } from "../ingest/object-writer.ts";
+import { zstdCodec } from "../node/ingest/zstd-codec.ts";
+import { createObjectReader } from "../store/ingest/object-data.ts";
 import { noteStore } from "../store/ingest/objects.ts";
 import { checkObjects } from "./check-objects.ts";
 
@@ -27,7 +29,9 @@ it("names the host and the range of each object that the store has lost or has n
   onTestFinished(() => envelopes.close());
   for (const host of ["whole", "missing", "short", "late"]) await envelopes.lines(host, ["a line"]);
   const log = createTestLog();
-  const core = { db, log, store, storeId };
+  const objectsOf = (opened: typeof store) =>
+    createObjectReader({ db, codec: zstdCodec, open: async () => opened });
+  const core = { db, log, objects: objectsOf(store) };
   expect(await checkObjects(core)).toBeUndefined();
 
   const [, missing = "", short = "", late = ""] = store.objects.keys();
@@ -35,9 +39,8 @@ it("names the host and the range of each object that the store has lost or has n
   store.objects.set(short, Buffer.of(1));
   const listing: typeof store.list = async (query) =>
     (await store.list(query)).filter(({ name }) => name !== late);
-  expect(await checkObjects({ ...core, store: { ...store, list: listing } })).toEqual({
-    missing: 2,
-  });
+  const listedLate = objectsOf({ ...store, list: listing });
+  expect(await checkObjects({ ...core, objects: listedLate })).toEqual({ missing: 2 });
   expect(log.lines).toMatchObject(
     ["missing", "short"].map((host) => ({
       level: "error",

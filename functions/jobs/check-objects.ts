@@ -8,6 +8,7 @@ import type { Core } from "../core.ts";
 import {
   findObjectBlocks,
   findStoredObjects,
+  listStores,
   type StoredObjectRow,
 } from "../store/ingest/objects.ts";
 import { describeDamage } from "../store/ingest/stored-envelope.ts";
@@ -19,34 +20,33 @@ const objectsOfPage = 1_000;
 const namedMax = 100;
 const blocksMax = 1_000;
 
-interface CheckCore extends Pick<Core, "db" | "log"> {
-  store: Pick<ObjectStore, "list" | "read">;
-  storeId: number;
-}
+type CheckCore = Pick<Core, "db" | "log" | "objects">;
+type CheckedStore = Pick<ObjectStore, "list" | "read">;
 
 /**
- * Lists the store, and logs each object that is missing or too short, with the hosts and ranges whose telemetry it had. Returns undefined when
+ * Lists the stores, and logs each object that is missing or too short, with the hosts and ranges whose telemetry it had. Returns undefined when
  * there is none.
  */
 export const checkObjects = async (core: CheckCore): Promise<{ missing: number } | undefined> => {
   let missing = 0;
-  let after = { id: 0, nonce: "" };
-  for (;;) {
-    const query = { storeId: core.storeId, after, limit: objectsOfPage };
-    const rows = await findStoredObjects(core.db, query);
-    const last = rows.at(-1);
-    if (last === undefined) break;
-    for (const row of await findAbsent(core.store, rows)) {
-      if (missing++ < namedMax) await nameLoss(core, row);
+  for (const storeId of await listStores(core.db)) {
+    const store = await core.objects.storeOf(storeId);
+    for (let after = { id: 0, nonce: "" }; ; ) {
+      const rows = await findStoredObjects(core.db, { storeId, after, limit: objectsOfPage });
+      const last = rows.at(-1);
+      if (last === undefined) break;
+      for (const row of await findAbsent(store, rows)) {
+        if (missing++ < namedMax) await nameLoss(core, row);
+      }
+      after = last;
     }
-    after = last;
   }
   return missing === 0 ? undefined : { missing };
 };
 
 /** Finds the objects that the store does not have whole. Some stores list late, so that it asks for each that is not listed. */
 const findAbsent = async (
-  store: CheckCore["store"],
+  store: CheckedStore,
   rows: readonly StoredObjectRow[],
 ): Promise<StoredObjectRow[]> => {
   const first = rows[0]?.name ?? "";
@@ -67,7 +67,7 @@ const findAbsent = async (
   return absent;
 };
 
-const isMissing = (store: CheckCore["store"], name: string): Promise<boolean> =>
+const isMissing = (store: CheckedStore, name: string): Promise<boolean> =>
   store.read(name, { last: 1 }).then(
     () => false,
     (cause: unknown) => {

@@ -1,5 +1,5 @@
 import type { Core } from "../core.ts";
-import { deleteObjectRows, findWaitingObjects } from "../store/ingest/objects.ts";
+import { deleteObjectRows, findMarkedObjects } from "../store/ingest/objects.ts";
 import { markDroppedObjects } from "../store/ingest/partitions.ts";
 
 /** How often objects are swept. */
@@ -11,11 +11,11 @@ const objectsOfStep = 1_000;
 const stepsMax = 20;
 
 interface SweepCore extends Pick<Core, "db" | "objects"> {
-  /** Settles names that no core uses any more; returns how many it has marked. Absent: core writes no objects. */
-  settleOld?: (() => Promise<number>) | undefined;
+  /** Settles names that no core uses any more. */
+  settleOld(): Promise<void>;
 }
 
-/** How many objects were marked, and how many deleted. */
+/** How many objects were marked because retention dropped their blocks, and how many were deleted. */
 interface Swept {
   marked: number;
   deleted: number;
@@ -33,21 +33,17 @@ export const sweepObjects = async (core: SweepCore): Promise<Swept | undefined> 
     swept.deleted += deleted;
     if (Math.max(marked, deleted) < objectsOfStep) break;
   }
+  await core.settleOld();
   return swept.marked + swept.deleted === 0 ? undefined : swept;
 };
 
-const sweepSome = async ({ db, objects, settleOld }: SweepCore): Promise<Swept> => {
+const sweepSome = async ({ db, objects }: SweepCore): Promise<Swept> => {
   const dropped = await markDroppedObjects(db, objectsOfStep);
-  const unused = (await settleOld?.()) ?? 0;
-  const marked = await findWaitingObjects(db, {
-    state: "marked",
-    seconds: markedSeconds,
-    limit: objectsOfStep,
-  });
+  const marked = await findMarkedObjects(db, { seconds: markedSeconds, limit: objectsOfStep });
   for (const [storeId, some] of Map.groupBy(marked, (object) => object.storeId)) {
     const store = await objects.storeOf(storeId);
     await store.delete(some.map(({ name }) => name));
     await deleteObjectRows(db, some);
   }
-  return { marked: dropped + unused, deleted: marked.length };
+  return { marked: dropped, deleted: marked.length };
 };

@@ -9,6 +9,7 @@ import {
   type Recorders,
 } from "../counted-metrics.ts";
 import type { IngestObserver } from "../ingest/accept-frame.ts";
+import type { AdoptionObserver } from "../ingest/adoption-report.ts";
 import type { CommitObserver } from "../ingest/committer.ts";
 import type { ObjectObserver } from "../ingest/object-writer.ts";
 import type { Figure } from "../ops/figures.ts";
@@ -125,7 +126,9 @@ const directoryObserverOf = (record: Recorders): DirectoryObserver => ({
   },
 });
 
-const ingestObserverOf = (record: Recorders): IngestObserver & CommitObserver & ObjectObserver => ({
+const ingestObserverOf = (
+  record: Recorders,
+): IngestObserver & CommitObserver & ObjectObserver & AdoptionObserver => ({
   committed: (facts) => {
     record.frames();
     record.envelopes(facts.envelopes);
@@ -144,6 +147,8 @@ const ingestObserverOf = (record: Recorders): IngestObserver & CommitObserver & 
     record.rows(rows);
   },
   objectWrite: ({ seconds, outcome }) => record.objectWrite(outcome, seconds),
+  objects: record.objects,
+  adopted: record.adopted,
 });
 
 const knownMethods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);

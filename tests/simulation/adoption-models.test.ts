@@ -9,7 +9,7 @@ import { noteStore } from "#functions/store/ingest/objects.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createTestLog } from "../fakes/log.ts";
-import { createMemoryStore } from "../fakes/object-store.ts";
+import { createMemoryStore, unobservedLosses } from "../fakes/object-store.ts";
 import { useTestDatabase } from "../support/database.ts";
 import { testRun } from "../support/stored-envelopes.ts";
 import { connectCommitClient } from "./commit-client.ts";
@@ -60,18 +60,14 @@ it("adopts what core adopts on PostgreSQL", async () => {
   const client = await openCommitClient(database.url);
   const store = createMemoryStore();
   const shared = {
-    store,
     storeId: await noteStore(db, "memory:/"),
     lineage: "test",
     codec: zstdCodec,
     clock: systemClock,
     entropy: systemEntropy,
     log: createTestLog(),
-    observe: {
-      gap: () => undefined,
-      implausibleGap: () => undefined,
-      objectWrite: () => undefined,
-    },
+    objects: { storeOf: async () => store },
+    observe: { ...unobservedLosses, objectWrite: () => undefined },
   };
   const empty = () =>
     sql.unsafe(
@@ -80,7 +76,7 @@ it("adopts what core adopts on PostgreSQL", async () => {
   const property = fc.asyncProperty(fc.array(batch, { maxLength: 6 }), async (batches) => {
     await empty();
     store.objects.clear();
-    const objects = createObjectWriter({ ...shared, db });
+    const objects = createObjectWriter({ ...shared, db, store });
     const last = new Map<string, number>();
     for (const { frames, isLost } of batches) {
       const before = new Set(store.objects.keys());

@@ -119,9 +119,9 @@ export const connectCommitClient = async (
       endTransaction();
       return { rows: [], tag: "ROLLBACK" };
     }
-    if (statement.startsWith("select pg_advisory_lock(")) {
+    if (statement.startsWith("select pg_try_advisory_lock(")) {
       await server.lock(session, statement);
-      return { rows: [], tag: "SELECT" };
+      return { rows: [{ locked: "true" }], tag: "SELECT" };
     }
     const isAlone = transaction === undefined && statement.startsWith("execute ");
     if (isAlone) transaction = server.begin();

@@ -5,7 +5,7 @@ import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol
 import type { Client } from "pg";
 import type { AccountRegister } from "#functions/ingest/accounts.ts";
 import { callerCertificateKey } from "#functions/ingest/admission.ts";
-import { createObjectAdopter } from "#functions/ingest/adopt-objects.ts";
+import { createObjectAdopter, type ObjectAdopter } from "#functions/ingest/adopt-objects.ts";
 import { createCommitter } from "#functions/ingest/committer.ts";
 import { createIngest, type Ingest } from "#functions/ingest/create-ingest.ts";
 import { createFastPath } from "#functions/ingest/fast-path/create-fast-path.ts";
@@ -71,6 +71,8 @@ export interface CoreNeeds {
   frameBytesMax: number;
   /** Stores telemetry there; undefined: in rows. */
   bucket: Bucket | undefined;
+  /** It stores in rows, beside cores that store in the bucket. */
+  storesRows?: boolean;
   fault?:
     | {
         sink?: SinkFault;
@@ -201,7 +203,7 @@ interface SinkNeeds extends CoreNeeds, QueueEventNeeds {
   log: Record<"debug" | "info" | "warn" | "error", (fields: object) => void>;
   connect(): Promise<Client>;
   objects?: ObjectWriter;
-  recover?(): Promise<void>;
+  recover?: ObjectAdopter["recover"];
 }
 
 /** Writes, adopts and sweeps objects. */
@@ -216,7 +218,7 @@ const openObjects = (
   const store = bucket.open(client);
   const objects = createObjectReader({ db, codec: zstdCodec, open: async () => store });
   const named = { storeId: 1, lineage: bucketLineage };
-  const adopting = { ...needs, ...named, db, store };
+  const adopting = { ...needs, ...named, db, objects };
   const createAdopter = fault?.adoption?.(createObjectAdopter) ?? createObjectAdopter;
   const { settleOld, checkRestored, recover } = createAdopter(adopting);
   const sweep = async (): Promise<void> => {
@@ -231,6 +233,7 @@ const openObjects = (
   const drawing = { db, clock, entropy: fault?.nonces ?? entropy };
   const beforeDraw = checkRestored;
   const writer = createObjectWriter({ ...drawing, ...named, store, observe, beforeDraw });
+  if (needs.storesRows) return { recover };
   return { objects: fault?.writer?.(writer) ?? writer, recover };
 };
 /** More often than the product, so that a sweep meets what a core does. */
@@ -276,6 +279,8 @@ const observers = {
   implausibleGap: nothing,
   batch: nothing,
   objectWrite: nothing,
+  objects: nothing,
+  adopted: nothing,
 };
 
 /** Hosts of a simulation do not compress. */

@@ -53,42 +53,71 @@ const draw: Execute = async (server, open, [nonce, storeId, count]) => {
 /** What a planted fault sweeps. */
 const sweptStates: Readonly<Record<string, number>> = { stored: 1, drawn: 0 };
 
-const findWaiting: Execute = async (server, _, [state, seconds, limit]) => {
+const findMarked: Execute = async (server, _, [seconds, limit]) => {
   const before = server.now() - Number(seconds) * 1_000;
-  const isWaiting = (row: ObjectRow) =>
-    (row.state === Number(state) && row.changedAt < before) ||
+  const isMarked = (row: ObjectRow) =>
+    (row.state === 2 && row.changedAt < before) ||
     row.state === sweptStates[server.fault.sweeps ?? ""];
   return [...server.tables.objects.values()]
-    .filter(isWaiting)
+    .filter(isMarked)
     .toSorted((one, other) => one.changedAt - other.changedAt)
     .slice(0, Number(limit))
-    .map((row) => namedRow(server, row));
+    .map((row) => namedRow(server, row, 0));
 };
 
-const namedRow = ({ tables, fault }: DatabaseServer, row: ObjectRow) => ({
-  id: String(row.id),
-  nonce: row.nonce,
-  store_id: row.storeId,
-  is_recent: row.changedAt > tables.restored.at && !fault.forgetsAges,
-  state: row.state,
-});
-
-const findByIds: Execute = async (server, _, [ids]) => {
-  const wanted = new Set(String(ids).match(/\d+/g)?.map(Number));
-  return [...server.tables.objects.values()]
-    .filter(({ id }) => wanted.has(id))
-    .map((row) => namedRow(server, row));
+const namedRow = (server: DatabaseServer, row: ObjectRow, drawnSeconds: number) => {
+  const { tables, fault } = server;
+  const isRecent = row.changedAt > tables.restored.at && !fault.forgetsAges;
+  const isInUse = row.changedAt >= server.now() - drawnSeconds * 1_000;
+  return {
+    id: String(row.id),
+    nonce: row.nonce,
+    store_id: row.storeId,
+    is_recent: isRecent,
+    is_ended: !(isRecent && isInUse),
+    // No history lasts a day.
+    is_long: false,
+  };
 };
 
-/** Adds the name of a listed object; the sequence moves at once, as no transaction takes it back. */
-const add: Execute = async (server, open, [last, id, nonce, storeId]) => {
-  server.tables.lastObjectId = Math.max(server.tables.lastObjectId, Number(last));
-  const row = { id: Number(id), nonce: String(nonce), storeId: Number(storeId) };
+const findUnsettled: Execute = async (server, _, [seconds, id, nonce, limit]) => {
+  const after = Number(id) === 0 ? "" : objectNameOf(Number(id), String(nonce));
+  return [...server.tables.objects]
+    .filter(([name, { state }]) => state === 0 && name > after)
+    .toSorted(([one], [other]) => (one < other ? -1 : 1))
+    .slice(0, Number(limit))
+    .map(([, row]) => namedRow(server, row, Number(seconds)));
+};
+
+const hasEnded: Execute = async (server, _, [seconds]) => [
+  {
+    exists: [...server.tables.objects.values()].some(
+      (row) => row.state === 0 && namedRow(server, row, Number(seconds)).is_ended,
+    ),
+  },
+];
+
+/** Adds the names of listed objects; the sequence moves at once, as no transaction takes it back. */
+const register: Execute = async (server, open, [ids, nonces, isNewer, storeId]) => {
+  const listed = Array.from(String(ids).matchAll(/\d+/g), ([id]) => Number(id));
+  const named = Array.from(String(nonces).matchAll(/[0-9a-f]+/g), ([nonce]) => nonce);
+  const { tables } = server;
+  if (isNewer) tables.lastObjectId = Math.max(tables.lastObjectId, ...listed);
+  const changedAt = isNewer ? 0 : server.now();
+  let count = 0;
   server.write(open, ({ objects }) => {
-    const name = objectNameOf(row.id, row.nonce);
-    if (!objects.has(name)) objects.set(name, { ...row, state: 0, changedAt: 0 });
+    for (const [index, id] of listed.entries()) {
+      const nonce = named[index] ?? "";
+      const name = objectNameOf(id, nonce);
+      if (objects.has(name)) continue;
+      count++;
+      objects.set(name, { id, nonce, storeId: Number(storeId), state: 0, changedAt });
+    }
+    if (!isNewer || count === 0) return;
+    for (const [name, row] of objects)
+      if (row.state === 0) objects.set(name, { ...row, changedAt: 0 });
   });
-  return [];
+  return [{ count }];
 };
 
 const keep: Execute = async (server, open, [, id, nonce]) => {
@@ -96,11 +125,6 @@ const keep: Execute = async (server, open, [, id, nonce]) => {
   for (const name of await lockObjects(server, open, { names, state: 0 }))
     setState(server, open, { name, state: 1 });
   return [];
-};
-
-const findOldest: Execute = async ({ tables }) => {
-  const drawn = [...tables.objects.values()].filter(({ state }) => state === 0);
-  return [{ min: drawn.length > 0 ? Math.min(...drawn.map(({ id }) => id)) : null }];
 };
 
 const mark: Execute = async (server, open, params) => {
@@ -120,23 +144,20 @@ const deleteRows: Execute = async (server, open, params) => {
   return [];
 };
 
-const named =
-  "select id, encode(nonce, 'hex') as nonce, store_id, changed_at > coalesce((select restored_at from database_lineage), 'epoch') as is_recent";
+const named = "select id, encode(nonce, 'hex') as nonce, store_id";
 
 const statements: readonly (readonly [string, Execute])[] = [
   ["select location from ingest_store where id = $1", async () => [{ location: bucketLocation }]],
   ["insert into ingest_object (nonce, store_id, state, changed_at) select ", draw],
-  [`${named}, state from ingest_object where id = any($1::bigint[])`, findByIds],
-  [`${named} from ingest_object where state = `, findWaiting],
-  ["select min(id) from ingest_object where state = 0 and store_id = ", findOldest],
+  ["select id from ingest_store order by id", async () => [{ id: 1 }]],
+  [`${named} from ingest_object where state = 2`, findMarked],
+  [`${named}, changed_at > `, findUnsettled],
+  ["select exists (select from ingest_object where state = 0", hasEnded],
   [
     "select case when is_called then last_value else 0 end from ingest_object_id_seq",
     async ({ tables }) => [{ last_value: String(tables.lastObjectId) }],
   ],
-  [
-    "with moved as ( select setval('ingest_object_id_seq', greatest(last_value, $1::bigint)) from ingest_object_id_seq)",
-    add,
-  ],
+  ["with listed as ( select id, decode(nonce, 'hex') as nonce from unnest(", register],
   ["update ingest_object set state = 1, changed_at = clock_timestamp(), received_at = ", keep],
   [
     "update ingest_object set state = 2, changed_at = clock_timestamp() where state = 0 and nonce =",

@@ -231,8 +231,8 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   const { frameBytesMax } = plan;
   const serving = { server, network, delays, revoked, frameBytesMax, fault: plant };
   const core = (index: number) => {
-    const own = plan.store === "both" && index > 0 ? undefined : bucket;
-    return startCore(world, { name: `core ${index + 1}`, bucket: own, ...serving });
+    const storesRows = plan.store === "both" && index > 0;
+    return startCore(world, { name: `core ${index + 1}`, bucket, storesRows, ...serving });
   };
   const cores = Array.from({ length: plan.cores }, (_, index) => core(index));
   const coreOf = () => {

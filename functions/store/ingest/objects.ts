@@ -1,6 +1,6 @@
 /**
  * The objects that blocks are in (`ingest_object`). A row begins as a drawn name (0), becomes stored with the blocks that name it (1,
- * `consume_ingest_object`), and is deleted some time after it was marked for that (2).
+ * `consume_ingest_object`), and is deleted some time after it was marked for that (2). An object of another database is left alone (3).
  */
 import { type SQL, sql } from "drizzle-orm";
 import { objectNameOf } from "#functions/objects/object-store.ts";
@@ -12,6 +12,7 @@ import {
   readRows,
   readScalar,
   readScalars,
+  texts,
   timestamptz,
 } from "../database/statements.ts";
 import { decodeReference, isInObject } from "./object-reference.ts";
@@ -42,6 +43,10 @@ export const hasStoredObjects = (db: Executor, storeId: number): Promise<boolean
     sql`select exists (select from ingest_object where state = 1 and store_id = ${storeId})`,
   );
 
+/** Lists the ids of the object stores that this database has used. */
+export const listStores = (db: Executor): Promise<number[]> =>
+  readScalars(db, Number, sql`select id from ingest_store order by id`);
+
 /** Finds the location of an object store by its id. */
 export const findStoreLocation = async (db: Pick<Executor, "execute">, id: number) => {
   const row = await firstRow(
@@ -70,41 +75,70 @@ export const drawObjects = async (
 export interface NamedObject extends DrawnObject {
   storeId: number;
   name: string;
-  /** It was drawn after core last noticed a restore: the sessions of queues are not older than it. */
-  isRecent: boolean;
 }
 
-const namedColumns = {
-  id: Number,
-  nonce: asIs<string>,
-  storeId: Number,
-  isRecent: Boolean,
-};
-const namedSelection = sql`id, encode(nonce, 'hex') as nonce, store_id,
-  changed_at > coalesce((select restored_at from database_lineage), 'epoch') as is_recent`;
+const namedColumns = { id: Number, nonce: asIs<string>, storeId: Number };
+const namedSelection = sql`id, encode(nonce, 'hex') as nonce, store_id`;
 const namedObject = <Row extends DrawnObject>(row: Row) => ({
   ...row,
   name: objectNameOf(row.id, row.nonce),
 });
 
-/** The states of objects that wait for something. */
-export const waitingStates = { drawn: 0, marked: 2 } as const;
-
-/** Finds objects that have had a state for at least `seconds`, the first ones first. */
-export const findWaitingObjects = async (
+/** Finds objects that were marked for deletion at least `seconds` ago, the first ones first. */
+export const findMarkedObjects = async (
   db: Executor,
-  { state, seconds, limit }: { state: keyof typeof waitingStates; seconds: number; limit: number },
+  { seconds, limit }: { seconds: number; limit: number },
 ): Promise<NamedObject[]> => {
   const rows = await readRows(
     db,
     namedColumns,
     sql`
     select ${namedSelection} from ingest_object
-    where state = ${waitingStates[state]} and changed_at < clock_timestamp() - make_interval(secs => ${seconds}::int)
+    where state = 2 and changed_at < clock_timestamp() - make_interval(secs => ${seconds}::int)
     order by changed_at limit ${limit}`,
   );
   return rows.map(namedObject);
 };
+
+/** A name that has no blocks yet. Its object may be written. */
+export interface UnsettledObject extends NamedObject {
+  /** It was drawn after core last noticed a restore: the sessions of queues are not older than it. */
+  isRecent: boolean;
+  /** No core uses the name any more: it was drawn before that restore, or long ago. */
+  isEnded: boolean;
+  /** The database has known it for a day: hosts had the time to claim what it has of them. */
+  isLong: boolean;
+}
+
+/** Core uses a name for half as long at most (object-writer.ts). */
+const drawnSeconds = 3_600;
+const isRecent = sql`changed_at > coalesce((select restored_at from database_lineage), 'epoch')`;
+/** A clock that was ahead drew names in the future. */
+const isInUse = sql`changed_at between clock_timestamp() - make_interval(secs => ${drawnSeconds}::int) and clock_timestamp()`;
+
+/** Finds names that have no blocks, after a name, in the order of names. */
+export const findUnsettledObjects = async (
+  db: Executor,
+  { after, limit }: { after: DrawnObject; limit: number },
+): Promise<UnsettledObject[]> => {
+  const rows = await readRows(
+    db,
+    { ...namedColumns, isRecent: Boolean, isEnded: Boolean, isLong: Boolean },
+    sql`
+    select ${namedSelection}, ${isRecent} as is_recent, not (${isRecent} and ${isInUse}) as is_ended,
+      coalesce(received_at, changed_at) < clock_timestamp() - interval '1 day' as is_long from ingest_object
+    where state = 0 and (id, nonce) > (${after.id}::bigint, decode(${after.nonce}, 'hex')) order by id, nonce limit ${limit}`,
+  );
+  return rows.map(namedObject);
+};
+
+/** Reports whether there are names that have no blocks and that no core uses any more. */
+export const hasEndedObjects = (db: Executor): Promise<boolean> =>
+  readScalar(
+    db,
+    Boolean,
+    sql`select exists (select from ingest_object where state = 0 and not (${isRecent} and ${isInUse}))`,
+  );
 
 /** A stored object, as its row describes it. */
 export interface StoredObjectRow extends DrawnObject {
@@ -163,44 +197,34 @@ export const findLastDrawnId = (db: Executor): Promise<number> =>
     sql`select case when is_called then last_value else 0 end from ingest_object_id_seq`,
   );
 
-/** Returns the id of the oldest drawn name that has no blocks; null without one. */
-export const findOldestDrawnId = (db: Executor, storeId: number): Promise<number | null> =>
-  readScalar(
-    db,
-    orNull(Number),
-    sql`select min(id) from ingest_object where state = 0 and store_id = ${storeId}`,
-  );
-
-/** Returns those of the objects that are neither stored nor marked. Adds those that a later state of this database has drawn. */
-export const findUnsettledObjects = async (
+/**
+ * Adds the objects that this database does not know as drawn names, and moves the ids of further ones behind them; returns how many there
+ * were. Those that a later state of this database has written are `newer`: they and what was drawn before are not recent, since their sessions may
+ * be newer than those of the queues.
+ */
+export const registerObjects = (
   db: Executor,
   objects: readonly DrawnObject[],
-  storeId: number,
-): Promise<NamedObject[]> => {
-  const find = async () =>
-    (
-      await readRows(
-        db,
-        { ...namedColumns, state: Number },
-        sql`select ${namedSelection}, state from ingest_object where id = any(${idsOf(objects)})`,
-      )
-    ).map(namedObject);
-  const keyOf = ({ id, nonce }: DrawnObject) => `${id} ${nonce}`;
-  const known = new Set((await find()).map(keyOf));
-  for (const object of objects)
-    if (!known.has(keyOf(object))) await addDrawnObject(db, object, storeId);
-  const listed = new Set(objects.map(keyOf));
-  return (await find()).filter((object) => object.state === 0 && listed.has(keyOf(object)));
-};
-
-/** Adds an object as drawn, and moves the ids of further ones behind it. */
-const addDrawnObject = async (db: Executor, { id, nonce }: DrawnObject, storeId: number) => {
-  await db.execute(sql`
-    with moved as (
-      select setval('ingest_object_id_seq', greatest(last_value, ${id}::bigint)) from ingest_object_id_seq)
-    insert into ingest_object (id, nonce, store_id, state, changed_at) overriding system value
-    select ${id}, decode(${nonce}, 'hex'), ${storeId}, 0, 'epoch' from moved on conflict do nothing`);
-};
+  { storeId, isNewer }: { storeId: number; isNewer: boolean },
+): Promise<number> =>
+  readScalar(
+    db,
+    Number,
+    sql`
+    with listed as (
+      select id, decode(nonce, 'hex') as nonce from unnest(${idsOf(objects)}, ${texts(objects.map(({ nonce }) => nonce))}) as listed (id, nonce)),
+    moved as (
+      select setval('ingest_object_id_seq', greatest(last_value, (select max(id) from listed))) from ingest_object_id_seq
+      where ${isNewer}),
+    added as (
+      insert into ingest_object (id, nonce, store_id, state, changed_at, received_at) overriding system value
+      select id, nonce, ${storeId}::int, 0, ${isNewer ? sql`'epoch'` : sql`clock_timestamp()`}, clock_timestamp() from listed
+      on conflict do nothing returning id),
+    aged as (
+      update ingest_object set changed_at = 'epoch', received_at = clock_timestamp()
+      where state = 0 and changed_at <> 'epoch' and ${isNewer} and exists (select from added) returning id)
+    select (select count(*) from added) + 0 * (select count(*) from moved) + 0 * (select count(*) from aged)`,
+  );
 
 /** Keeps an object of which no row names a part, until retention. */
 export const keepObject = async (
@@ -211,6 +235,13 @@ export const keepObject = async (
   await db.execute(sql`
     update ingest_object set state = 1, changed_at = clock_timestamp(), received_at = ${timestamptz(storedAtMs)}, bytes = 0
     where id = ${id} and nonce = decode(${nonce}, 'hex') and state = 0`);
+};
+
+/** Leaves an object alone for good: it is of another database. */
+export const ignoreObject = async (db: Executor, { id, nonce }: DrawnObject): Promise<void> => {
+  await db.execute(
+    sql`update ingest_object set state = 3 where id = ${id} and nonce = decode(${nonce}, 'hex') and state = 0`,
+  );
 };
 
 /** Marks drawn names for deletion: no batch can use them from then on. */

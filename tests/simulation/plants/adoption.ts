@@ -21,15 +21,24 @@ const adopting = (change: (needs: AdopterNeeds) => Partial<AdopterNeeds>): Plant
   adoption: (create) => (needs) => create({ ...needs, ...change(needs) }),
 });
 
-/** Replaces members of its store. */
-const store = (change: (store: AdopterNeeds["store"]) => Partial<AdopterNeeds["store"]>): Plant =>
-  adopting((needs) => ({ store: { ...needs.store, ...change(needs.store) } }));
+type Store = Awaited<ReturnType<AdopterNeeds["objects"]["storeOf"]>>;
+
+/** Replaces members of its stores. */
+const store = (change: (store: Store) => Partial<Store>): Plant =>
+  adopting(({ objects }) => ({
+    objects: {
+      storeOf: async (id) => {
+        const opened = await objects.storeOf(id);
+        return { ...opened, ...change(opened) };
+      },
+    },
+  }));
 
 /** Changes the queues of the footers that it reads. */
 const queues = (change: (queues: ObjectQueue[]) => ObjectQueue[]): Plant =>
   store((own) => ({
     read: async (name, part) => {
-      if (!("last" in part) || part.last === 1) return own.read(name, part);
+      if (!("last" in part)) return own.read(name, part);
       const footer = await readFooter(own, name);
       return encodeFooter({ ...footer, queues: change(footer.queues) });
     },
@@ -55,8 +64,8 @@ export const adoptionPlants: Readonly<Record<string, Plant>> = {
     connect: async () => {
       const client = await connect();
       const query: typeof client.query = (...asked: unknown[]) =>
-        String(asked[0]).includes("pg_advisory_lock")
-          ? Promise.resolve({ rows: [] })
+        String(asked[0]).includes("advisory_lock")
+          ? Promise.resolve({ rows: [{ locked: true }] })
           : Reflect.apply(client.query, client, asked);
       return withMembers(client, { query });
     },
@@ -82,8 +91,6 @@ export const adoptionPlants: Readonly<Record<string, Plant>> = {
   "damage is not named": { source: { hidesDamage: true } },
   "old names are garbage whatever they have": store(({ read }) => ({
     read: (name, part, ...more) =>
-      "last" in part && part.last === 1
-        ? Promise.reject(new ObjectMissing(name))
-        : read(name, part, ...more),
+      "last" in part ? Promise.reject(new ObjectMissing(name)) : read(name, part, ...more),
   })),
 };

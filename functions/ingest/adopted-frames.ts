@@ -1,0 +1,104 @@
+/** What adoption commits of an object: its blocks as frames whose data are in the object already, or are read from it. */
+import { ObjectChanged, type ObjectStore } from "#functions/objects/object-store.ts";
+import { BlockEncoding } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { ObjectBlock, ObjectQueue } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
+import type { FrameToCommit } from "../store/ingest/decide-batch.ts";
+import { type EnvelopeRun, emptyRun, runAbove } from "../store/ingest/envelope-run.ts";
+import { encodeReference } from "../store/ingest/object-reference.ts";
+import type { NamedObject } from "../store/ingest/objects.ts";
+import { type BlockCodec, isOfDigest } from "../store/ingest/stored-envelope.ts";
+
+/** A queue of an object, and where it is in the database. */
+export interface PlacedQueue {
+  queue: ObjectQueue;
+  cursor: bigint;
+  /** The session that its frames must be of; undefined if any may be the queue's. */
+  sessionId: Uint8Array | undefined;
+  /** It is of a session that is not the queue's, as far as core knows. */
+  isFenced: boolean;
+  /** Through where the host knows that core had acknowledged the queue, where that is the queue's as the host knows it. */
+  ackedThrough: bigint;
+}
+
+/** What reading an object uses. */
+export interface FrameNeeds {
+  store: Pick<ObjectStore, "read">;
+  codec: Pick<BlockCodec, "decompress" | "digest">;
+}
+
+/** Sequences that were rejected or discarded are counted one by one. */
+const unstoredMax = 1_000_000;
+
+/**
+ * Returns what an object has of a queue as frames that name the object; those that the cursor covers in part, or all if it `isCopied`, have their
+ * data. Throws `ObjectMissing` and `ObjectChanged` for data that it cannot read.
+ */
+export const framesOf = async (
+  needs: FrameNeeds,
+  object: NamedObject,
+  { queue, cursor, sessionId, isCopied }: PlacedQueue & { isCopied: boolean },
+): Promise<FrameToCommit[]> => {
+  const { hostId, queueId } = queue;
+  const frames: FrameToCommit[] = [];
+  let previousSequence = queue.previousCursor;
+  const add = (lastSequence: bigint, receivedAtMs: bigint, run: EnvelopeRun) => {
+    const shared = { hostId, queueId, sessionId, receivedAt: Number(receivedAtMs) };
+    frames.push({ ...shared, previousSequence, lastSequence, run });
+    previousSequence = lastSequence;
+  };
+  for (const block of queue.blocks) {
+    const isBelow = block.lastSequence <= cursor;
+    const isRead = !isBelow && (isCopied || block.firstSequence <= cursor);
+    const run = isRead
+      ? await readAbove(needs, object, { block, cursor })
+      : placedRun(block, referenceOf(object, block));
+    add(block.lastSequence, block.receivedAtMs, run);
+  }
+  if (previousSequence < queue.cursor || frames.length === 0) add(queue.cursor, 0n, emptyRun());
+  // The footer has only counts: of a range that is stored in part, the rejected and discarded sequences are unknown.
+  const last = frames.at(-1);
+  if (last && cursor === queue.previousCursor) {
+    const repeated = (count: number) =>
+      Array<bigint>(Math.min(count, unstoredMax)).fill(queue.cursor);
+    last.unstored = { rejected: repeated(queue.rejected), discarded: repeated(queue.discarded) };
+  }
+  return frames;
+};
+
+const referenceOf = (
+  { id, nonce, storeId }: NamedObject,
+  { encoding, offset, length }: ObjectBlock,
+): Uint8Array => encodeReference({ encoding, storeId, objectId: id, nonce, offset, length });
+
+const figuresOf = (block: ObjectBlock) => ({
+  count: block.envelopes,
+  payloadBytes: block.payloadBytes,
+  firstSequence: block.firstSequence,
+  lastSequence: block.lastSequence,
+  kinds: new Map(block.kinds.map(({ kind, ...counted }) => [kind, counted])),
+  observed:
+    block.observedFrom === undefined
+      ? undefined
+      : { from: Number(block.observedFrom), to: Number(block.observedTo) },
+});
+
+const placedRun = (block: ObjectBlock, reference: Uint8Array): EnvelopeRun => ({
+  ...figuresOf(block),
+  bytes: new Uint8Array(),
+  rawBytes: block.rawBytes,
+  placed: { reference, digest: block.digest },
+});
+
+/** Reads a block, and returns its envelopes above the cursor. */
+const readAbove = async (
+  { store, codec }: FrameNeeds,
+  { name }: NamedObject,
+  { block, cursor }: { block: ObjectBlock; cursor: bigint },
+): Promise<EnvelopeRun> => {
+  const { offset, length, digest, encoding, rawBytes } = block;
+  const data = await store.read(name, { offset, length });
+  const isZstd = encoding === BlockEncoding.ZSTD;
+  const bytes = isZstd ? codec.decompress(data, rawBytes, true) : data;
+  if (bytes === null || !isOfDigest(data, digest, codec)) throw new ObjectChanged(name);
+  return runAbove({ bytes }, cursor);
+};

@@ -1,0 +1,212 @@
+/* What is adopted of objects by what hosts claim, where core has not noticed that its database was restored. */
+import { expect, it } from "vitest";
+import { systemClock } from "#kit/clock.ts";
+import { queueId, session, through, useObjectCores } from "#tests/support/object-cores.ts";
+import type { QueueClaim } from "./adopt-objects.ts";
+
+const test = useObjectCores();
+const { startCore, send, open, stored, gaps, passHour, dump } = test;
+
+/** A claim of a host whose queue has had the sessions 1 and 2. */
+const claimOf = (hostId: string, acked: number, more: Partial<QueueClaim> = {}): QueueClaim => ({
+  hostId,
+  queueId,
+  sessionIds: [session(1), session(2)],
+  ackedThrough: BigInt(acked),
+  sentThrough: BigInt(acked),
+  ackedBefore: 0n,
+  ...more,
+});
+
+/** Writes an object of two hosts' queues that begins behind `previous`, as a core does that has not committed it. */
+const writeObject = async (
+  core: Awaited<ReturnType<typeof startCore>>,
+  hosts: readonly string[],
+  { previous, last, isSettled = false }: { previous: number; last: number; isSettled?: boolean },
+) => {
+  const queues = hosts.map((hostId) => ({
+    hostId,
+    queueHex: queueId.toHex(),
+    initial: BigInt(previous),
+    cursor: BigInt(last),
+    session: session(2).toHex(),
+    isNew: false,
+    counts: { stored: 0, rejected: last - previous, discarded: 0 },
+  }));
+  await core.writer.write({ queues, blocks: [], isSettled, now: systemClock.now() });
+};
+const cursors = async () =>
+  (await test.sql`select host_id, cursor::int from ingest_cursor order by 1`).map(
+    ({ host_id, cursor }) => `${host_id} ${cursor}`,
+  );
+
+it("Q12: adopts for each host what it knows to be acknowledged, also of an object of several hosts", async () => {
+  const core = await startCore();
+  for (const host of ["a", "b"]) {
+    await open(core, host, 0, 1);
+    await send(core, host, 0, 2, 1);
+  }
+  const restore = await dump({ isNoticed: false });
+  for (const host of ["a", "b"]) await open(core, host, 2, 2);
+  await Promise.all([send(core, "a", 2, 4, 2), send(core, "b", 2, 5, 2)]);
+  await Promise.all([send(core, "a", 4, 6, 2), send(core, "b", 5, 6, 2)]);
+  const all = await stored();
+  await restore();
+  expect(await stored()).toEqual([...through("a", 2), ...through("b", 2)]);
+
+  const next = await startCore();
+  expect(await open(next, "a", 6, 3)).toMatchObject({ cursor: 6n });
+  expect(await open(next, "b", 6, 3)).toMatchObject({ cursor: 6n });
+  expect(await stored()).toEqual(all);
+  expect(await gaps()).toEqual([]);
+  await passHour();
+  await next.adopter.settleOld();
+  expect(await stored()).toEqual(all);
+});
+
+it("Q12: adopts nothing for a fork, for another host, or beyond what the host has sent", async () => {
+  const core = await startCore();
+  for (const host of ["a", "b"]) {
+    await open(core, host, 0, 1);
+    await send(core, host, 0, 2, 1);
+  }
+  const restore = await dump({ isNoticed: false });
+  for (const host of ["a", "b"]) {
+    await open(core, host, 2, 2);
+    await send(core, host, 2, 4, 2);
+  }
+  await restore();
+  const before = await stored();
+  const { recover } = (await startCore()).adopter;
+  // Of another history than the queue's, of a session that it never had, of what the host has not sent, and of another queue.
+  await recover([claimOf("a", 4, { sessionIds: [session(2)] })]);
+  await recover([claimOf("a", 4, { sessionIds: [session(1), session(9)] })]);
+  await recover([claimOf("a", 3)]);
+  await recover([claimOf("a", 4, { queueId: session(7) })]);
+  expect(await stored()).toEqual(before);
+  await recover([claimOf("a", 4)]);
+  expect(await stored()).toEqual([...through("a", 4), ...through("b", 2)]);
+  await recover([claimOf("a", 4), claimOf("a", 9_000_000)]);
+  expect(await stored()).toEqual([...through("a", 4), ...through("b", 2)]);
+});
+
+it("K11: adopts what follows a missing object where a host knows that it was acknowledged", async () => {
+  const core = await startCore();
+  await send(core, "a", 0, 2);
+  const restore = await dump();
+  for (const [previous, last] of [
+    [4, 6],
+    [6, 8],
+  ] as const)
+    await writeObject(core, ["a", "offline"], { previous, last });
+  await restore();
+  await core.adopter.recover();
+  expect(await cursors()).toContain("a 2");
+  await core.adopter.recover([claimOf("a", 8)]);
+  expect(await cursors()).toEqual(expect.arrayContaining(["a 8", "offline 0"]));
+  expect(await gaps()).toEqual([{ host: "a", from: "3", through: "4" }]);
+});
+
+it("K11: skips what no object has only up to the first object behind it", async () => {
+  const core = await startCore();
+  await send(core, "a", 0, 2);
+  const restore = await dump();
+  await writeObject(core, ["a"], { previous: 4, last: 6 });
+  await writeObject(core, ["a"], { previous: 6, last: 8, isSettled: true });
+  await restore();
+  await core.adopter.recover();
+  expect(await cursors()).toEqual(["a 8"]);
+  expect(await gaps()).toEqual([{ host: "a", from: "3", through: "4" }]);
+});
+
+it("K11: takes nothing for missing that an object has whose name is not an hour old", async () => {
+  const one = await startCore();
+  const two = await startCore();
+  await send(one, "a", 0, 2);
+  const restore = await dump();
+  await send(two, "a", 2, 4);
+  await send(one, "a", 4, 6);
+  await restore();
+  // The names of the first core are in the dump, those of the second are not.
+  await passHour();
+  await (await startCore()).adopter.settleOld();
+  expect(await stored()).toEqual(through("a", 6));
+  expect(await gaps()).toEqual([]);
+});
+
+it("Q12: adopts what an earlier store has, behind what the present one has", async () => {
+  const earlier = await startCore({ location: "memory:/earlier" });
+  await send(earlier, "a", 0, 2);
+  const restore = await dump();
+  await send(earlier, "a", 2, 4);
+  await send(await startCore(), "a", 4, 6);
+  await restore();
+  const core = await startCore();
+  expect(await open(core, "a", 6)).toMatchObject({ cursor: 6n });
+  expect(await stored()).toEqual(through("a", 6));
+  expect(await gaps()).toEqual([]);
+});
+
+it("Q12: lets hosts go on of which nothing is missing, while it adopts what others had", async () => {
+  const core = await startCore();
+  await send(core, "a", 0, 2);
+  const restore = await dump();
+  await send(core, "a", 2, 4);
+  await send(await startCore(), "a", 4, 6);
+  await restore();
+  const next = await startCore();
+  const [, , last = ""] = test.store.objects.keys();
+  const { promise: held, resolve: release } = Promise.withResolvers<void>();
+  const { read } = test.store;
+  test.store.read = async (name, range) => {
+    if (name === last) await held;
+    return read(name, range);
+  };
+  await send(next, "b", 0, 3);
+  expect(await stored()).toContain("b 3");
+  release();
+  await next.adopter.recover();
+  expect(await stored()).toEqual([...through("a", 6), ...through("b", 3)]);
+});
+
+it("Q12: takes nothing for missing that waits for its host, and adopts all where the store proves a restore", async () => {
+  const core = await startCore();
+  await open(core, "a", 0, 1);
+  await send(core, "a", 0, 2, 1);
+  const restore = await dump({ isNoticed: false });
+  await open(core, "a", 2, 2);
+  await send(core, "a", 2, 4, 2);
+  // Under a name that only the lost state of the database has drawn.
+  await send(await startCore(), "a", 4, 6, 2);
+  await restore();
+  const next = (await startCore()).adopter;
+  const [, , third = ""] = test.store.objects.keys();
+  await test.sql`
+    insert into ingest_object (id, nonce, store_id, state, changed_at) overriding system value
+    values (65, decode(${third.slice(-16)}, 'hex'), 1, 0, 'epoch')`;
+  await next.recover();
+  expect(await stored()).toEqual(through("a", 2));
+  await test.sql`delete from ingest_object where id = 65`;
+  await test.sql`select setval('ingest_object_id_seq', 64)`;
+  await next.recover();
+  expect(await stored()).toEqual(through("a", 6));
+  expect(await gaps()).toEqual([]);
+});
+
+it("audits an adoption, and logs each range", async () => {
+  const core = await startCore();
+  const restore = await dump();
+  await send(core, "a", 0, 12);
+  await send(core, "b", 0, 2);
+  await restore();
+  await core.adopter.recover();
+  const details = { objects: 2, hosts: 2, envelopes: 13, left: 0 };
+  expect(await test.sql`select details from audit_event where action = 'ingest.adopt'`).toEqual([
+    { details },
+  ]);
+  expect(test.log.lines).toContainEqual({
+    level: "info",
+    fields: { host_id: "a", queue_id: queueId.toHex(), from: "1", through: "12", envelopes: 11 },
+    message: "a range of a queue was adopted",
+  });
+});
