@@ -753,6 +753,7 @@ export type FleetHealthDetail = {
     outages?: Array<OutageView>;
     item: FleetHealthRow;
     config_errors: Array<string>;
+    effective_config?: string;
     policy: {
         id: string;
         name: string;

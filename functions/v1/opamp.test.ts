@@ -63,8 +63,13 @@ it("reports the health of an agent that polls as that of any host", {
   tags: "workerd",
 }, async () => {
   const host = await enroll("edge-1", undefined, "otelcol");
-  const answer = await poll(host, { sequenceNum: 1n, ...fullStatus });
+  const file = { body: new TextEncoder().encode("exporters:\n  otlp: {token: abc}\n") };
+  const effectiveConfig = { configMap: { configMap: { "": file } } };
+  const answer = await poll(host, { sequenceNum: 1n, ...fullStatus, effectiveConfig });
   expect(answer).toMatchObject({ instanceUid, flags: 0n, capabilities: 103n });
+  expect(await test.auditor.read(`/v1/collector/health/${host.identityId}`)).toMatchObject({
+    effective_config: "exporters:\n  otlp: {token: [redacted]}\n",
+  });
   expect((await test.health()).items).toMatchObject([
     {
       hostname: "edge-1",

@@ -33,6 +33,8 @@ export const FleetHealthDetail = v.strictObject({
   item: FleetHealthRow,
   /** Every error of the config file, then `warning: …` for what its sources do not read, as the last heartbeat reports them. */
   config_errors: v.array(v.string()),
+  /** What an agent that speaks OpAMP reports as its config, without secrets; absent without a report, and for other hosts. */
+  effective_config: v.optional(v.string()),
   /** The policy of its last enrollment. `deny` rejects an enrollment while the host has an active certificate. */
   policy: v.strictObject({
     id: Id,

@@ -39,7 +39,8 @@ export const reportHost = async (
   ]);
   if (row === undefined || background === undefined)
     throw new Problem("not_found", { detail: "No such collector" });
-  // The errors of a config are those of the last report.
-  const known = at === undefined ? background : { ...background, configErrors: null };
+  // The errors of a config, and its text, are those of the last report.
+  const unknown = { configErrors: null, effectiveConfig: null };
+  const known = at === undefined ? background : { ...background, ...unknown };
   return { rules, row, background: known, history, exportLosses };
 };

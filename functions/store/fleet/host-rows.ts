@@ -329,9 +329,10 @@ const background = {
   policyName: String,
   reenrollment: asIs<Reenrollment>,
   configErrors: orNull(asIs<string[]>),
+  effectiveConfig: orNull(String),
 };
 
-/** The policy of a host, and every config error that its last heartbeat reported; null without a heartbeat. */
+/** The policy of a host, every config error that its last heartbeat reported, and the config that an agent reported over OpAMP. */
 export type HostBackground = RowOf<typeof background>;
 
 /** Finds the background of a host. */
@@ -343,7 +344,8 @@ export const findHostBackground = (
     db,
     background,
     sql`
-    select p.id as policy_id, p.name as policy_name, p.reenrollment, h.config_errors
+    select p.id as policy_id, p.name as policy_name, p.reenrollment, h.config_errors, a.effective_config
     from collector_identity i join enrollment_policy p on p.id = i.policy_id left join collector_health h on h.identity_id = i.id
+    left join opamp_agent a on a.identity_id = i.id
     where i.id = ${identityId}::uuid`,
   );

@@ -10,7 +10,7 @@ import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { RecordEvents, RefusedHosts } from "../audit/record-events.tsx";
 import { decoded } from "../browser/decoded.ts";
 import { HostHours } from "../completeness/host-hours.tsx";
-import { Button, CopyButton } from "../design/buttons.tsx";
+import { Button, CopiedCommand, CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks, type RecordColumns, RecordTable } from "../design/record-table.tsx";
 import {
@@ -108,8 +108,10 @@ const HostParts = (props: { id: string; detail: FleetHealthDetail }) => {
         <History id={props.id} detail={props.detail} />
       </div>
       <Certificates id={props.id} />
-      <Show when={!isOpamp() && session()?.scopes.includes("admin")}>
-        <Diagnostics id={props.id} />
+      <Show when={session()?.scopes.includes("admin")}>
+        <Show when={isOpamp()} fallback={<Diagnostics id={props.id} />}>
+          <Restart device={props.detail.item.device_id} />
+        </Show>
       </Show>
     </>
   );
@@ -285,6 +287,16 @@ const Status = (props: { certificate: CertificateView }) => (
       )}
     </Show>
   </>
+);
+
+/** How an admin restarts an agent that speaks OpAMP. */
+const Restart = (props: { device: string }) => (
+  <Section id="host-restart" title="Restart" level="h3">
+    <p class="quiet">
+      Core sends the restart command to the agent, at once or in answer to its next poll.
+    </p>
+    <CopiedCommand text={`svc-admin hosts restart ${props.device}`} what="the command" />
+  </Section>
 );
 
 const refusals: Readonly<Record<NonNullable<HostDiagView["refusal"]>, string>> = {

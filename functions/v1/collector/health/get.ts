@@ -36,6 +36,9 @@ export const hostReports = (core: ReadCore) =>
             ...outagesView(rules.outages, Date.parse(item.enrolled_at)),
             item,
             config_errors: background.configErrors ?? [],
+            ...(background.effectiveConfig !== null && {
+              effective_config: background.effectiveConfig,
+            }),
             policy: {
               id: background.policyId,
               name: background.policyName,

@@ -3,7 +3,7 @@ import type { FleetHealthRow } from "#proto/fleet-health/columns.ts";
 import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
 import { UpdatesProvider, useUpdates } from "#ui/app/api/live-report.tsx";
 import { RecordEvents } from "#ui/app/audit/record-events.tsx";
-import { CopyButton } from "#ui/app/design/buttons.tsx";
+import { CopiedCommand, CopyButton } from "#ui/app/design/buttons.tsx";
 import { StateMark } from "#ui/app/design/icon.tsx";
 import { LabelLinks } from "#ui/app/design/record-table.tsx";
 import { WithCode } from "#ui/app/design/with-code.tsx";
@@ -118,6 +118,14 @@ export const Reported = (props: DetailProps) => {
       <Section title="Config" note={driftText(item().config)}>
         <Hashes detail={props.detail} />
         <ConfigErrors errors={configNotes(props.detail)} label="Reported by the host" />
+        <Show when={props.detail.effective_config}>
+          {(yaml) => (
+            <details>
+              <summary>Effective config</summary>
+              <CopiedCommand text={plainText(yaml())} what="effective config" />
+            </details>
+          )}
+        </Show>
       </Section>
       <Section title="Certificate" note={item().certificate.status}>
         <Certificate detail={props.detail} />
