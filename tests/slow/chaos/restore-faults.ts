@@ -62,7 +62,10 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
     "restore a dump of the database": {
       id: "Q12",
       touches: ["postgres", "core"],
-      recoveryMs: { max: 30_000 },
+      // All that was stored since is adopted first.
+      recoveryMs: { max: 60_000 },
+      // The export's position is as old as the dump.
+      repeats: Number.POSITIVE_INFINITY,
       inject: async (scene, draw) => {
         const { postgres, sql, cores, exporter, backupMs, discardDatabase, adoptExports } = scene;
         const since = await readHorizon(sql);
