@@ -26,7 +26,8 @@ const configHosts = commandsFrom(() => import("./config-hosts.ts"));
 /** `svc-admin configs`. */
 export const configCommands = [
   configs.calls("configs list", "List published configs", "listCollectorConfigs", {
-    columns: ["id", "name", "config_hash", "size_bytes", "created_at"],
+    options: { "--kind <kind>": "only those of this kind of agent" },
+    columns: ["id", "name", "kind", "config_hash", "size_bytes", "created_at"],
   }),
   configs.calls("configs show <config>", "Print a config's YAML", "getCollectorConfig", {
     print: (file) => file.printConfig,
@@ -47,7 +48,11 @@ export const configCommands = [
     "Check and publish a config; - reads stdin",
     "publishCollectorConfig",
     {
-      options: { "--name <name>": "", "--dry-run": "check it and store nothing" },
+      options: {
+        "--name <name>": "",
+        "--kind <kind>": "the kind of agent that it is for",
+        "--dry-run": "check it and store nothing",
+      },
       prepare: (file) => file.readConfig,
     },
   ),

@@ -150,7 +150,7 @@ const ConfigHead = (props: { config: ConfigDetail }) => (
     <p class="quiet">
       Published <Time at={props.config.created_at} /> by{" "}
       {props.config.created_by_email ?? props.config.created_by} ·{" "}
-      {formatBytes(props.config.size_bytes)} ·{" "}
+      {formatBytes(props.config.size_bytes)} · for {props.config.kind} ·{" "}
       <a href={withQuery("/changes/audit", { target: props.config.id })}>audit events</a>
     </p>
   </div>

@@ -5,6 +5,7 @@ import {
   type ListedConfig,
   UnstoredConfigs,
 } from "#proto/fleet-health/config-report.ts";
+import { agentKinds } from "#proto/values.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { SearchForm } from "../design/filter-form.tsx";
@@ -31,6 +32,7 @@ const columns: RecordColumns<ListedConfig> = {
       </Show>
     </>
   ),
+  For: ({ kind }) => kind,
   Published: ({ created_at: at, created_by_email: email, created_by: by }) => (
     <TimeCell at={at} second={email ?? by} />
   ),
@@ -59,10 +61,12 @@ const columns: RecordColumns<ListedConfig> = {
   ),
 };
 
+const kinds = { All: null, ...Object.fromEntries(agentKinds.map((kind) => [kind, kind])) };
+
 /** `/changes/configs`: the published configs, newest first, and how far the hosts of each are. */
 export const ConfigsPage = () => {
   const navigate = useNavigate();
-  const { page, params, list } = createListPage({
+  const { page, params, chips, list } = createListPage({
     path: "/changes/configs",
     schema: ConfigRows,
     intervalMs: refreshIntervalMs,
@@ -80,6 +84,7 @@ export const ConfigsPage = () => {
       />
       <RecordList
         {...list()}
+        filters={{ "Configs by agent": chips("kind", kinds) }}
         label="Configs, newest first"
         columns={columns}
         noun="config"
