@@ -158,6 +158,8 @@ const kindTag = wireTag(kind.number, WireType.LengthDelimited);
 const observedAtTag = wireTag(observedAt.number, WireType.LengthDelimited);
 const sourceTag = wireTag(source.number, WireType.LengthDelimited);
 const attributesTag = wireTag(attributes.number, WireType.LengthDelimited);
+const keyTag = wireTag(1, WireType.LengthDelimited);
+const valueTag = wireTag(2, WireType.LengthDelimited);
 const payloadTag = wireTag(payload.number, WireType.LengthDelimited);
 const secondsTag = wireTag(TimestampSchema.field.seconds.number, WireType.Varint);
 const nanosTag = wireTag(TimestampSchema.field.nanos.number, WireType.Varint);
@@ -233,7 +235,19 @@ const remember = <Value>(decode: (bytes: Uint8Array) => Value) => {
 };
 
 /** Decodes the fields from the first attribute to the last one. */
-const decodeAttributes = (bytes: Uint8Array) => fromBinary(EnvelopeSchema, bytes).attributes;
+const decodeAttributes = (bytes: Uint8Array): StoredEnvelope["attributes"] =>
+  readWire(bytes, (reader) => {
+    const entries: [string, string][] = [];
+    eachValue(reader, bytes.length, attributes.number, (end) => {
+      const entry: [string, string] = ["", ""];
+      eachField(reader, end, (tag, fieldEnd) => {
+        if (tag === keyTag || tag === valueTag)
+          entry[tag === keyTag ? 0 : 1] = decodeText(bytes.subarray(reader.pos, fieldEnd));
+      });
+      entries.push(entry);
+    });
+    return Object.fromEntries(entries);
+  });
 
 /** Returns microseconds since the Unix epoch. */
 const readTimestamp = (reader: BinaryReader, end: number): bigint => {
