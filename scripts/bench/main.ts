@@ -14,6 +14,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   health: async () => (await import("./fleet/health.ts")).healthBench,
   heartbeat: async () => (await import("./management/heartbeat.ts")).heartbeatBench,
   ingest: async () => (await import("./ingest/ingest.ts")).ingestBench,
+  opamp: async () => (await import("./management/opamp.ts")).opampBench,
   peers: async () => (await import("./peers/peers.ts")).peersBench,
   ratchet: async () => (await import("./ratchet/ratchet.ts")).ratchetBench,
   rotations: async () => (await import("./rotations/rotations.ts")).rotationsBench,

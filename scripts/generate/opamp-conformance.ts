@@ -143,6 +143,19 @@ const demands: readonly Demand[] = [
     test: requestsMissed,
   },
   {
+    section: "RemoteConfigStatus.last_remote_config_hash",
+    level: "MUST",
+    demand: "send the config when the agent's hash differs",
+    how: "at once, and again at most each minute",
+    test: "is offered once, and again a minute later while the agent's hash does not settle",
+  },
+  {
+    section: "ConnectionSettingsStatus",
+    level: "MUST",
+    demand: "send settings again when the agent's hash differs",
+    how: "no: certificates are sent on request",
+  },
+  {
     section: "PackageStatuses",
     level: "SHOULD",
     demand: "offer packages whose hash differs",
@@ -236,7 +249,7 @@ agents are left out.`;
 export const renderOpampConformance = (): string => {
   const tests = namedTests(
     "functions/opamp/*.test.ts",
-    "functions/v1/opamp.test.ts",
+    "functions/v1/opamp*.test.ts",
     "functions/node/ingest/agent-*.test.ts",
   );
   const files = new Map(tests.map(({ name, file }) => [name, file]));

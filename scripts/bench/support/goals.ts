@@ -51,6 +51,10 @@ export const benchGoals = {
     log_bytes: atMost(120, "bytes", "write-ahead log of it"),
     core_mb: below(350, "MB", "core's peak memory"),
   },
+  opamp: {
+    cpu_ratio: atMost(1.3, "×", "core's CPU of a heartbeat, by that of an echo"),
+    memory_ratio: atMost(1.5, "×", "core's memory of a socket, by that of an echo"),
+  },
   assigned: {
     p50_ms: below(500, "ms", "from the assignment to core's row of the host's report"),
     p99_ms: below(2_000, "ms", "p99 of it, for a wave of 100 hosts"),

@@ -1,0 +1,24 @@
+/**
+ * A server that echoes WebSocket messages over mutual TLS, as a program of its own: what TLS and `ws` take alone. Its environment has
+ * CERT_FILE, KEY_FILE and CA_FILE; it logs its port when it is ready.
+ */
+import { readFileSync } from "node:fs";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { WebSocketServer } from "ws";
+
+const { CERT_FILE = "", KEY_FILE = "", CA_FILE = "" } = process.env;
+
+const server = createServer({
+  cert: readFileSync(CERT_FILE),
+  key: readFileSync(KEY_FILE),
+  ca: readFileSync(CA_FILE),
+  requestCert: true,
+});
+new WebSocketServer({ server }).on("connection", (socket) => {
+  socket.on("message", (data: Buffer) => socket.send(data));
+});
+server.listen(0, "127.0.0.1", () => {
+  console.log(JSON.stringify({ msg: "ready", port: (server.address() as AddressInfo).port }));
+});
+process.once("SIGTERM", () => process.exit());
