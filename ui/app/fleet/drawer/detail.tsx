@@ -110,7 +110,7 @@ export const Reported = (props: DetailProps) => {
       <Section title="Signals">
         <Signals detail={props.detail} />
       </Section>
-      <Show when={props.detail.at === undefined}>
+      <Show when={props.detail.at === undefined && item().agent === "svc-collector"}>
         <Section title="Volume" note="48 hours, by envelopes stored">
           <Volume identityId={item().identity_id} />
         </Section>
@@ -210,21 +210,23 @@ const Signals = (props: DetailProps) => {
       <dd>
         <When at={item().last_heartbeat_at} signalOf={props.detail} />
       </dd>
-      <dt>Last forwarded</dt>
-      <dd>
-        <When at={item().last_envelope_at} signalOf={props.detail} />
-      </dd>
-      <dt>Forwarder</dt>
-      <dd>
-        {forwarderText(item().forwarder)}
-        <Show when={item().forwarder?.last_ack_at}>
-          {(at) => (
-            <p class="quiet">
-              last acknowledged <When at={at()} />
-            </p>
-          )}
-        </Show>
-      </dd>
+      <Show when={item().agent === "svc-collector"}>
+        <dt>Last forwarded</dt>
+        <dd>
+          <When at={item().last_envelope_at} signalOf={props.detail} />
+        </dd>
+        <dt>Forwarder</dt>
+        <dd>
+          {forwarderText(item().forwarder)}
+          <Show when={item().forwarder?.last_ack_at}>
+            {(at) => (
+              <p class="quiet">
+                last acknowledged <When at={at()} />
+              </p>
+            )}
+          </Show>
+        </dd>
+      </Show>
       <dt>Last auth failure</dt>
       <dd>
         <Show when={item().last_auth_failure} fallback={props.detail.at ? "not kept" : "none"}>
@@ -309,7 +311,9 @@ const Certificate = (props: DetailProps) => {
       </dd>
       <dt>Renewal</dt>
       <dd>
-        {inWords(item().renewal.status ?? "not reported")}
+        {item().agent === "otelcol"
+          ? "by a timer on the host"
+          : inWords(item().renewal.status ?? "not reported")}
         <Show when={item().renewal.last_error}>
           {(error) => <p class="quiet">{plainText(error())}</p>}
         </Show>
@@ -336,7 +340,7 @@ const Certificate = (props: DetailProps) => {
 const ReportedFacts = (props: DetailProps) => {
   const facts = () => [...queueFacts(props.detail.item), ...processFacts(props.detail.item)];
   return (
-    <Show when={facts().length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
+    <Show when={facts().length > 0} fallback={<p class="quiet">Not reported.</p>}>
       <dl class="facts">
         <Index each={facts()}>
           {(fact) => (

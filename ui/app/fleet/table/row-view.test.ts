@@ -108,6 +108,7 @@ describe("a row of the table", () => {
     };
     expect(rowView(row, now)).toMatchObject({
       platform: "otelcol-contrib · linux/amd64",
+      forwarding: { text: "elsewhere", never: false },
       queue: "not reported",
       renewal: "",
       drift: "rolled back from bccccc",

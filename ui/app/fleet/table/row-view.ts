@@ -98,7 +98,11 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
   calm: severityOf(row) === "healthy",
   ...conditionView(row, { now, zone, isPast }),
   ...nameView(row),
-  forwarding: ageView(row.last_envelope_at, { now, zone, isPast }),
+  /** An agent that speaks OpAMP sends its telemetry where its config says. */
+  forwarding:
+    row.agent === "otelcol"
+      ? { text: "elsewhere", at: "", short: "", never: false }
+      : ageView(row.last_envelope_at, { now, zone, isPast }),
   /** The cells of the columns of one text. */
   plain: Object.fromEntries(
     Object.entries(plainColumns).map(([name, { cell }]) => [name, cell(row)]),
