@@ -83,11 +83,11 @@ export const countedMetrics = {
     "code",
   ),
   refused: counter("core_ingest_refused_total", "frames and streams rejected", "reason"),
-  gaps: counter("core_ingest_gaps_total", "ranges that a restored database lost"),
-  gapSequences: counter(
-    "core_ingest_gap_sequences_total",
-    "sequences in the ranges that a restored database lost",
+  gaps: counter(
+    "core_ingest_gaps_total",
+    "ranges that a restored database or the object store lost",
   ),
+  gapSequences: counter("core_ingest_gap_sequences_total", "sequences in these ranges"),
   implausibleGaps: counter(
     "core_ingest_implausible_gaps_total",
     "claims of more loss than a host can have sent",

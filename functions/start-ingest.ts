@@ -102,7 +102,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
       ["budgets", budgetIntervalMs, createBudgetFollower(jobsCore, held)],
       ["ingest partitions", partitionIntervalMs, keepPartitions],
       ["abandoned copies", abandonedCopiesIntervalMs, createCopyCleanup(jobsCore)],
-      ...objectJobsOf(jobsCore, adopter),
+      ...objectJobsOf(jobsCore, { metrics, adopter }),
     ]),
   ];
   return {
@@ -126,9 +126,12 @@ const createAgents = (core: Core, { routes }: Ingest): AgentSockets | undefined 
     : createAgentSockets({ ...core, register: createAgentRegister(core), ingest: routes });
 
 /** Returns the jobs of objects, also of those that cores no longer write. */
-const objectJobsOf = (core: Core, { settleOld }: ObjectAdopter): Job[] => [
+const objectJobsOf = (
+  core: Core,
+  { metrics, adopter: { settleOld } }: Pick<StartNeeds, "metrics"> & { adopter: ObjectAdopter },
+): Job[] => [
   ["objects", objectSweepMs, () => sweepObjects({ ...core, settleOld })],
-  ["object check", objectCheckMs, () => checkObjects(core)],
+  ["object check", objectCheckMs, () => checkObjects({ ...core, observe: metrics.observeIngest })],
 ];
 
 const createPartitionKeeper =

@@ -122,6 +122,12 @@ export const ingestStore = table("ingest_store", {
   id: integer().primaryKey().generatedAlwaysAsIdentity(),
   /** As `SVC_INGEST_STORE` names it. */
   location: text().unique(),
+  /** When core last had compared all of its objects with their rows, by the database's clock. */
+  checkedAt: nullable.timestamp(),
+  /** It goes on below this id; null: no comparison is going on. */
+  checkedFrom: nullable.counter(),
+  /** When a core began the present part of it. */
+  checkingAt: nullable.timestamp(),
 });
 
 /**
@@ -151,6 +157,27 @@ export const ingestObject = table(
       .on(columns.state, columns.changedAt)
       .where(sql`${columns.state} <> 1`),
     index("ingest_object_received").on(columns.receivedAt).where(sql`${columns.state} = 1`),
+  ],
+);
+
+/** Objects that lack something of what core had stored in them. Only affected objects have a row. */
+export const ingestObjectDamage = table(
+  "ingest_object_damage",
+  {
+    objectId: counter(),
+    nonce: bytea(),
+    /** By the database's clock. */
+    noticedAt: timestamp(),
+    /** When core recorded what is lost with it (`ingest_lost_range`); null until then. */
+    recordedAt: nullable.timestamp(),
+    /** Those that are lost. */
+    envelopes: counter().default(0),
+  },
+  (columns) => [
+    primaryKey({ columns: [columns.objectId, columns.nonce] }),
+    index("ingest_object_damage_noted")
+      .on(columns.objectId)
+      .where(sql`${columns.recordedAt} is null`),
   ],
 );
 

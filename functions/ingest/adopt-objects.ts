@@ -18,7 +18,6 @@ import {
   ObjectChanged,
   ObjectMissing,
   type ObjectStore,
-  objectIdOf,
   objectNameOf,
   telemetryPrefix,
 } from "#functions/objects/object-store.ts";
@@ -36,6 +35,7 @@ import { type FrameToCommit, queueKey } from "../store/ingest/decide-batch.ts";
 import { readFooter } from "../store/ingest/object-footer.ts";
 import {
   type DrawnObject,
+  drawnOf,
   findLastDrawnId,
   findUnsettledObjects,
   hasEndedObjects,
@@ -185,12 +185,6 @@ const registerNewer = async (db: Database, [storeId, store]: NumberedStore): Pro
     after = listed.at(-1)?.name ?? after;
     if (listed.length < objectsOfPage) return registered;
   }
-};
-
-/** Returns the drawn name in the name of an object; none for an object that is no telemetry. */
-export const drawnOf = (name: string): DrawnObject[] => {
-  const id = objectIdOf(name);
-  return id === null ? [] : [{ id, nonce: name.slice(name.lastIndexOf("-") + 1) }];
 };
 
 /** The results of a pass over the objects. */

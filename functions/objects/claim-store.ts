@@ -1,6 +1,11 @@
 import { equalBytes } from "#kit/bytes.ts";
 import type { Entropy } from "#kit/entropy.ts";
-import { ObjectExists, ObjectMissing, type ObjectStore } from "./object-store.ts";
+import {
+  ObjectExists,
+  ObjectMissing,
+  type ObjectStore,
+  ObjectStoreUnavailable,
+} from "./object-store.ts";
 
 const markerName = "svc-store.json";
 const markerBytesMax = 4096;
@@ -18,9 +23,8 @@ export const claimStore = async (
   store: ObjectStore,
   { lineage, hasObjects }: { lineage: string; hasObjects: boolean },
 ): Promise<void> => {
-  const marker = new TextEncoder().encode(JSON.stringify({ database: lineage }));
-  const isOurs = async () =>
-    equalBytes(await store.read(markerName, { last: markerBytesMax }), marker);
+  const marker = markerOf(lineage);
+  const isOurs = () => isClaimedBy(store, lineage);
   const isClaimed = await isOurs().catch(async (error) => {
     if (!(error instanceof ObjectMissing)) throw error;
     if (hasObjects)
@@ -35,6 +39,27 @@ export const claimStore = async (
   if (!isClaimed)
     throw new StoreRefused(
       `the store belongs to another database, by its ${markerName}: choose another prefix or directory`,
+    );
+};
+
+const markerOf = (lineage: string) =>
+  new TextEncoder().encode(JSON.stringify({ database: lineage }));
+
+const isClaimedBy = async (store: Pick<ObjectStore, "read">, lineage: string) =>
+  equalBytes(await store.read(markerName, { last: markerBytesMax }), markerOf(lineage));
+
+/** Throws `ObjectStoreUnavailable` unless a store is that of a database: a directory that is not mounted here has lost nothing. */
+export const requireClaim = async (
+  store: Pick<ObjectStore, "read">,
+  lineage: string,
+): Promise<void> => {
+  const isOurs = await isClaimedBy(store, lineage).catch((cause) => {
+    if (!(cause instanceof ObjectMissing)) throw cause;
+    return false;
+  });
+  if (!isOurs)
+    throw new ObjectStoreUnavailable(
+      `it has no ${markerName} of this database: is it another store, or was it emptied?`,
     );
 };
 

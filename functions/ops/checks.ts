@@ -15,6 +15,7 @@ import { databaseProblem } from "../store/database/problem.ts";
 import { clockDifferenceMsMax, readServerSettings } from "../store/database/server-settings.ts";
 import { countHeld, findDirectorySync } from "../store/directory/directory.ts";
 import { countGapHosts } from "../store/ingest/gaps.ts";
+import { summarizeDamage } from "../store/ingest/object-damage.ts";
 import type { Check, CheckResult } from "./readiness.ts";
 
 const ready = (detail: string): CheckResult => ({ status: "ready", detail });
@@ -201,6 +202,17 @@ export const filesCheck = (name: string, files: CheckedFiles): Check => ({
   },
 });
 
+/** Warns of telemetry that the object store lost. Never `not_ready`: a core that stops serving brings nothing back. */
+export const objectsCheck = ({ db, clock }: TimedCore): Check =>
+  checkOfDatabase("objects", async () => {
+    const { objects, envelopes } = await summarizeDamage(db, new Date(clock.now() - reportsMs));
+    return objects === 0
+      ? ready("No object that core stored is missing or changed.")
+      : warning(
+          `The store has lost ${envelopes} stored records with ${objects} objects in the last week: they are missing, or have other bytes.`,
+        );
+  });
+
 /** The license is valid and covers the enrolled collectors. Without a license: the community edition. */
 export const licenseCheck = (license: LicenseSource | null, { db, clock }: TimedCore): Check =>
   checkOfDatabase("license", async () => {
@@ -295,6 +307,7 @@ export const checksOf = (
           databaseCheck(db),
           durabilityCheck(db),
           committerCheck(ingest.health),
+          ...(core.config.ingest?.store.kind === "objects" ? [objectsCheck(core)] : []),
           ...(tls ? [filesCheck("ingest_tls_files", tls)] : []),
         ]
       : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set.")],

@@ -52,6 +52,11 @@ const declarations: Readonly<Record<string, PartDeclaration>> = {
   ],
   ingest: ["ingest", "Listener", "Set `SVC_INGEST_GRPC_ADDR`."],
   committer: ["ingest", "Commits", "Check PostgreSQL's disk and locks; core's log has the cause."],
+  objects: [
+    "ingest",
+    "Objects",
+    "If the store was set back, put its newer state back. Hosts and ranges: `svc-admin audit list --action ingest.lost`.",
+  ],
   ingest_tls_files: ["ingest", "TLS files", replaceFiles],
   revocation: ["ingest", "Revocation", "Set `SVC_INGEST_REQUIRE_ENROLLMENT=true`."],
   delivery: ["export", "Delivery", "See docs/export-failures.md."],

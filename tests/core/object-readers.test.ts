@@ -7,7 +7,9 @@ import { createObjectWriter } from "#functions/ingest/object-writer.ts";
 import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { openObjectStore } from "#functions/node/objects/open-store.ts";
+import { claimStore } from "#functions/objects/claim-store.ts";
 import { objectNameOf } from "#functions/objects/object-store.ts";
+import { readLineageName } from "#functions/store/database/lineage.ts";
 import { acquireExportLease, createExportPosition } from "#functions/store/export/positions.ts";
 import { readerSetup } from "#functions/store/export/read-envelopes.ts";
 import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
@@ -25,6 +27,7 @@ import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 
 const database = await useTestDatabase();
 const { db, sql } = database.connect();
+await sql`insert into deployment (tenant_id, created_at) values (gen_random_uuid(), now())`;
 const folder = join(newFolder(), "objects");
 const objects = createNodeObjectReader(db);
 const readers = { db, codec: zstdCodec, objects };
@@ -34,10 +37,12 @@ const decoder = new TextDecoder();
 const storeLines = async () => {
   const location = `directory:${folder}`;
   const needs = { clock: systemClock, entropy: systemEntropy };
+  const store = await openObjectStore(location, needs);
+  await claimStore(store, { lineage: await readLineageName(db), hasObjects: false });
   const writer = createObjectWriter({
     ...needs,
     db,
-    store: await openObjectStore(location, needs),
+    store,
     storeId: await noteStore(db, location),
     lineage: "test",
     observe: { objectWrite: () => undefined },

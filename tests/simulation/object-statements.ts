@@ -149,6 +149,7 @@ const named = "select id, encode(nonce, 'hex') as nonce, store_id";
 const statements: readonly (readonly [string, Execute])[] = [
   ["select location from ingest_store where id = $1", async () => [{ location: bucketLocation }]],
   ["insert into ingest_object (nonce, store_id, state, changed_at) select ", draw],
+  ["insert into ingest_object_damage", async () => []],
   ["select id from ingest_store order by id", async () => [{ id: 1 }]],
   [`${named} from ingest_object where state = 2`, findMarked],
   [`${named}, changed_at > `, findUnsettled],

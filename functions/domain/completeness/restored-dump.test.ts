@@ -5,7 +5,7 @@ import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { dayAt, findDays } from "#functions/store/completeness/days.ts";
 import { findLastStatement, listChunks } from "#functions/store/completeness/log.ts";
 import { adoptExports } from "#functions/store/export/renumber-envelopes.ts";
-import { addLostRange } from "#functions/store/ingest/gaps.ts";
+import { addLostRanges } from "#functions/store/ingest/gaps.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { stateOfByte } from "#proto/completeness/hour-state.ts";
 import { hourText } from "#proto/completeness/statement-line.ts";
@@ -91,12 +91,8 @@ it("corrects the statement of an hour of which records have been lost since", as
   );
   const through = BigInt(account?.last ?? 0);
   const queue = { hostId: host, queueId: account?.queue_id ?? new Uint8Array() };
-  await addLostRange(
-    db,
-    queue,
-    { from: through - 2n, through: through + 9n },
-    new Date(clock.now()),
-  );
+  const lost = { ...queue, from: through - 2n, through: through + 9n };
+  await addLostRanges(db, [lost], new Date(clock.now()));
   await settle();
   expect(await stateAt(hour)).toBe("short");
   await advanceTo(hour + 2 * hourMs + 15 * 60_000);

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
 import { dayAt, findDays } from "#functions/store/completeness/days.ts";
 import { findHostFacts } from "#functions/store/completeness/hour-facts.ts";
-import { addLostRange } from "#functions/store/ingest/gaps.ts";
+import { addLostRanges } from "#functions/store/ingest/gaps.ts";
 import { endQueue, noteQueues } from "#functions/store/ingest/queues.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { packNotes, unpackNotes } from "#proto/completeness/hour-note.ts";
@@ -87,7 +87,7 @@ it("become short when bytes of them are lost, once for ranges that overlap", asy
   );
   const queue = { hostId: c, queueId: account?.queue_id ?? new Uint8Array() };
   const lose = (from: bigint, through: bigint) =>
-    addLostRange(db, queue, { from, through }, new Date(clock.now()));
+    addLostRanges(db, [{ ...queue, from, through }], new Date(clock.now()));
   await lose(1_001n, 1_100n);
   expect(await settle()).toBeUndefined();
   await lose(991n, 1_005n);

@@ -1,4 +1,6 @@
 import type { StoreKeys } from "#functions/config/store-config.ts";
+import { requireClaim } from "#functions/objects/claim-store.ts";
+import { readLineageName } from "#functions/store/database/lineage.ts";
 import {
   createObjectReader,
   type ObjectReader,
@@ -18,6 +20,9 @@ export const createNodeObjectReader = (
     codec: zstdCodec,
     async open(location) {
       const { openObjectStore } = await import("../objects/open-store.ts");
-      return openObjectStore(location, { keys, clock: systemClock, entropy: systemEntropy });
+      const needs = { keys, clock: systemClock, entropy: systemEntropy };
+      const store = await openObjectStore(location, needs);
+      await requireClaim(store, await readLineageName(db));
+      return store;
     },
   });

@@ -1,7 +1,8 @@
 import { eq, sql } from "drizzle-orm";
-import { databaseLineage, deployment } from "#drizzle/schema/deployment.ts";
+import { databaseLineage } from "#drizzle/schema/deployment.ts";
 import { directorySync } from "#drizzle/schema/operator.ts";
 import type { Executor } from "./database.ts";
+import { asDate, readRow } from "./statements.ts";
 
 /** The lineage that a database stores. */
 type LineageRow = Omit<typeof databaseLineage.$inferSelect, "singleton" | "writtenXid">;
@@ -44,8 +45,12 @@ export const saveLineage = async (tx: Executor, row: LineageRow) => {
 };
 
 /** Returns the name of this database in an object store: that of each database that is restored from it too. */
-export const readLineageName = async (db: Executor): Promise<string> => {
-  const [row] = await db.select().from(deployment);
+export const readLineageName = async (db: Pick<Executor, "execute">): Promise<string> => {
+  const row = await readRow(
+    db,
+    { tenantId: String, createdAt: asDate },
+    sql`select tenant_id, created_at from deployment`,
+  );
   if (row === undefined) throw new Error("the database belongs to no deployment");
   return `${row.tenantId}/${row.createdAt.toISOString()}`;
 };

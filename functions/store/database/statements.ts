@@ -345,8 +345,10 @@ const insertOf = (
 const inserts = new WeakMap<PgTable, ReturnType<typeof insertOf>>();
 
 /** Converts a value to JSON for its column's text input; JSON itself converts dates. */
-const wireOf = (value: unknown): unknown =>
-  value instanceof Uint8Array ? `\\x${value.toHex()}` : (value ?? null);
+const wireOf = (value: unknown): unknown => {
+  if (typeof value === "bigint") return String(value);
+  return value instanceof Uint8Array ? `\\x${value.toHex()}` : (value ?? null);
+};
 
 /** Every transaction with a lower id has ended. */
 export const oldestXid = sql`pg_snapshot_xmin(pg_current_snapshot())::text::bigint`;

@@ -5,7 +5,7 @@ import { collectorHealth } from "#drizzle/schema/health.ts";
 import { ingestGap } from "#drizzle/schema/ingest.ts";
 import type { LostRange } from "#proto/completeness/lost-ranges.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { timestamptz } from "../database/statements.ts";
+import { insertRows, timestamptz } from "../database/statements.ts";
 import type { QueueName } from "./queues.ts";
 
 /** Counts the hosts whose last reports, after `since`, say that core acknowledged more than the database has. */
@@ -48,21 +48,23 @@ export const addGap = async (
     );
 };
 
-/** Adds a range of a queue whose bytes are lost to the ranges that are subtracted from accounts. */
-export const addLostRange = async (
+/** Adds ranges of queues whose bytes are lost to those that are subtracted from accounts. */
+export const addLostRanges = async (
   db: Executor,
-  { hostId, queueId }: QueueName,
-  { from, through }: LostRange,
+  ranges: readonly (QueueName & LostRange)[],
   recordedAt: Date,
 ): Promise<void> => {
-  await db
-    .insert(ingestLostRange)
-    .values({ hostId, queueId, fromSequence: from, throughSequence: through, recordedAt })
-    .onConflictDoUpdate({
-      target: [ingestLostRange.hostId, ingestLostRange.queueId, ingestLostRange.fromSequence],
-      set: {
-        throughSequence: sql`greatest(${ingestLostRange.throughSequence}, excluded.through_sequence)`,
-        recordedAt: sql`excluded.recorded_at`,
-      },
-    });
+  await insertRows(
+    db,
+    ingestLostRange,
+    ranges.map(({ hostId, queueId, from, through }) => ({
+      hostId,
+      queueId,
+      fromSequence: from,
+      throughSequence: through,
+      recordedAt,
+    })),
+    sql`on conflict (host_id, queue_id, from_sequence) do update
+      set through_sequence = greatest(ingest_lost_range.through_sequence, excluded.through_sequence), recorded_at = excluded.recorded_at`,
+  );
 };

@@ -1,16 +1,17 @@
 /**
  * Reads the data of blocks that are in objects. Blocks that are close to each other in an object are read at once. A block whose object is
- * missing or has other bytes is damaged; while the store is unavailable nothing is.
+ * missing or has other bytes is damaged, which is noted for the job that records losses; while the store is unavailable nothing is.
  */
 import { ObjectChanged, ObjectMissing, type ObjectStore } from "#functions/objects/object-store.ts";
 import type { Executor } from "../database/database.ts";
+import { noteDamage } from "./object-damage.ts";
 import {
   decodeReference,
   isInObject,
   type ObjectReference,
   referencedName,
 } from "./object-reference.ts";
-import { findStoreLocation } from "./objects.ts";
+import { type DrawnObject, findStoreLocation } from "./objects.ts";
 import { type BlockCodec, BlockCorrupt, isOfDigest, type StoredBlock } from "./stored-envelope.ts";
 
 /** Reads the data of blocks that are in objects. */
@@ -75,6 +76,7 @@ export const createObjectReader = ({ db, open, codec }: ObjectReaderNeeds): Obje
     async withData<Block extends DigestedBlock>(blocks: readonly Block[]) {
       const results: (Block | BlockCorrupt)[] = [...blocks];
       const spans = spansOf(blocks, results);
+      const damaged: DrawnObject[] = [];
       const readNext = async () => {
         for (let span = spans.pop(); span; span = spans.pop()) {
           const bytes = await readSpan(span).catch(asDamage);
@@ -89,14 +91,19 @@ export const createObjectReader = ({ db, open, codec }: ObjectReaderNeeds): Obje
                     encoding: reference.encoding,
                     data: bytes.subarray(at, at + reference.length),
                   });
+            if (results[index] instanceof BlockCorrupt) damaged.push(nameOf(reference));
           }
         }
       };
       await Promise.all(Array.from({ length: readsAtOnce }, readNext));
+      // A reader that may not write has read all the same: a daily comparison finds what is missing.
+      await noteDamage(db, damaged).catch(() => undefined);
       return results;
     },
   };
 };
+
+const nameOf = ({ objectId, nonce }: ObjectReference): DrawnObject => ({ id: objectId, nonce });
 
 const checked = <Block extends DigestedBlock>(
   codec: Pick<BlockCodec, "digest">,

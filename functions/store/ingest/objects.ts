@@ -3,20 +3,17 @@
  * `consume_ingest_object`), and is deleted some time after it was marked for that (2). An object of another database is left alone (3).
  */
 import { type SQL, sql } from "drizzle-orm";
-import { objectNameOf } from "#functions/objects/object-store.ts";
+import { objectIdOf, objectNameOf } from "#functions/objects/object-store.ts";
 import type { Executor } from "../database/database.ts";
 import {
   asIs,
   firstRow,
-  orNull,
   readRows,
   readScalar,
   readScalars,
   texts,
   timestamptz,
 } from "../database/statements.ts";
-import { decodeReference, isInObject } from "./object-reference.ts";
-import type { DamagedBlock } from "./stored-envelope.ts";
 
 /** A name that core has drawn for an object. */
 export interface DrawnObject {
@@ -24,6 +21,12 @@ export interface DrawnObject {
   /** In hex. */
   nonce: string;
 }
+
+/** Returns the drawn name in the name of an object; none for an object that is no telemetry. */
+export const drawnOf = (name: string): DrawnObject[] => {
+  const id = objectIdOf(name);
+  return id === null ? [] : [{ id, nonce: name.slice(name.lastIndexOf("-") + 1) }];
+};
 
 /** Returns the id of an object store, by its location. */
 export const noteStore = (db: Executor, location: string): Promise<number> =>
@@ -77,9 +80,11 @@ export interface NamedObject extends DrawnObject {
   name: string;
 }
 
-const namedColumns = { id: Number, nonce: asIs<string>, storeId: Number };
-const namedSelection = sql`id, encode(nonce, 'hex') as nonce, store_id`;
-const namedObject = <Row extends DrawnObject>(row: Row) => ({
+/** The columns of a named object. */
+export const namedColumns = { id: Number, nonce: asIs<string>, storeId: Number };
+export const namedSelection = sql`id, encode(nonce, 'hex') as nonce, store_id`;
+/** Names an object. */
+export const namedObject = <Row extends DrawnObject>(row: Row) => ({
   ...row,
   name: objectNameOf(row.id, row.nonce),
 });
@@ -141,52 +146,24 @@ export const hasEndedObjects = (db: Executor): Promise<boolean> =>
   );
 
 /** A stored object, as its row describes it. */
-export interface StoredObjectRow extends DrawnObject {
-  name: string;
+export interface StoredObjectRow extends NamedObject {
   /** It has at least so many. */
   bytes: number;
-  xid: bigint | null;
 }
 
-/** Finds the objects of a store after a name, in the order of names. */
+/** Finds the objects of a store below an id, the highest first. */
 export const findStoredObjects = async (
   db: Executor,
-  { storeId, after, limit }: { storeId: number; after: DrawnObject; limit: number },
+  { storeId, below, limit }: { storeId: number; below: number | null; limit: number },
 ): Promise<StoredObjectRow[]> => {
   const rows = await readRows(
     db,
-    { id: Number, nonce: asIs<string>, bytes: Number, xid: orNull(BigInt) },
+    { ...namedColumns, bytes: Number },
     sql`
-    select id, encode(nonce, 'hex') as nonce, coalesce(bytes, 0) as bytes, xid from ingest_object
-    where state = 1 and store_id = ${storeId} and (id, nonce) > (${after.id}::bigint, decode(${after.nonce}, 'hex'))
-    order by id, nonce limit ${limit}`,
+    select ${namedSelection}, coalesce(bytes, 0) as bytes from ingest_object
+    where state = 1 and store_id = ${storeId} and id < coalesce(${below}::bigint, 9223372036854775807) order by id desc limit ${limit}`,
   );
   return rows.map(namedObject);
-};
-
-/** Finds the blocks of an object that was stored by a transaction, at most `limit`. */
-export const findObjectBlocks = async (
-  db: Executor,
-  { xid, objectId, limit }: { xid: bigint; objectId: number; limit: number },
-): Promise<DamagedBlock[]> => {
-  const rows = await readRows(
-    db,
-    {
-      hostId: String,
-      queueId: asIs<Uint8Array>,
-      firstSequence: BigInt,
-      lastSequence: BigInt,
-      envelopes: Number,
-      receivedAt: BigInt,
-      encoding: Number,
-      data: asIs<Uint8Array>,
-    },
-    sql`
-    select host_id, queue_id, first_sequence, last_sequence, envelopes, (extract(epoch from received_at) * 1e6)::bigint as received_at,
-      encoding, data
-    from ingest_block where xid = ${xid}::bigint order by host_id, queue_id, first_sequence limit ${limit}`,
-  );
-  return rows.filter((row) => isInObject(row) && decodeReference(row.data).objectId === objectId);
 };
 
 /** Returns the id of the last name that this database has drawn; 0 if none. */
@@ -263,5 +240,6 @@ const namings = (objects: readonly DrawnObject[]): SQL[] =>
     ([nonce, some]) => sql`nonce = decode(${nonce}, 'hex') and id = any(${idsOf(some)})`,
   );
 
-const idsOf = (objects: readonly DrawnObject[]): SQL =>
+/** Returns the ids of objects as an array of PostgreSQL. */
+export const idsOf = (objects: readonly DrawnObject[]): SQL =>
   sql`${`{${objects.map(({ id }) => id).join()}}`}::bigint[]`;

@@ -44,10 +44,12 @@ it("says which rules took how many records of hours, together", () => {
 
 it("names the next step of hours by what they lack, each once, else by their state", () => {
   const lacking = (kind: "missing" | "lost_in_restore" | "dropped") => ({ kind, count: 1 });
-  const shortages = [lacking("dropped"), lacking("missing"), lacking("lost_in_restore")];
+  const shortages = [lacking("dropped"), lacking("missing"), lacking("missing")];
   expect(nextStepOf({ state: "short", shortages })).toBe(
     "Enlarge its queue, or find why it was slow. They are lost; the host's report names their sequences.",
   );
+  const stored = [lacking("lost_in_restore")];
+  expect(nextStepOf({ state: "short", shortages: stored })).toContain("--action ingest.lost");
   expect(nextStepOf({ state: "silent", shortages: [] })).toContain("Start its collector");
   expect(nextStepOf({ state: "complete", shortages: [] })).toMatch(/^All that the host accepted/);
 });

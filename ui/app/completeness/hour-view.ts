@@ -82,7 +82,7 @@ const shortageWords: Readonly<Record<ShortageView["kind"], (count: string) => st
   accounts_lost: () => "the host's reports of this hour are lost",
   dropped: (count) => `${count} dropped at the host`,
   rejected: (count) => `${count} rejected by core`,
-  lost_in_restore: (count) => `${count} lost in a restore`,
+  lost_in_restore: (count) => `${count} lost by the store, or in a restore`,
   missing: (count) => `${count} accepted by the host and never received`,
   file_gap: (count) => `${count} lost in a rotation of files or the journal`,
   export_rejected: (count) => `${count} rejected by the backend of an export`,
@@ -176,7 +176,8 @@ const stepsOfShortage: Readonly<Record<ShortageView["kind"], string>> = {
   accounts_lost: "The loss stays unknown.",
   dropped: "Enlarge its queue, or find why it was slow.",
   rejected: "Core's log says why.",
-  lost_in_restore: lost,
+  lost_in_restore:
+    "Core had stored them. Ranges: `svc-admin audit list --action ingest.lost --action ingest.gap`.",
   missing: lost,
   file_gap: "Keep rotated files and the journal for longer.",
   export_rejected: retry,

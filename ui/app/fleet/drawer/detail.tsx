@@ -252,7 +252,7 @@ const Losses = (props: DetailProps) => (
     <Show when={props.detail.item.ingest_gap}>
       {(gap) => (
         <>
-          <dt>Lost in a database restore</dt>
+          <dt>Lost by the store, or in a restore</dt>
           <dd>
             up to {formatCount(gap().records_max)} records, <When at={gap().last_at} />
           </dd>
