@@ -9,7 +9,6 @@ import {
   type ObjectQueue,
 } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
 import type { Plant } from "../plant.ts";
-import { withMembers } from "../with-members.ts";
 
 /** Replaces members of the adopter. */
 const adopter = (change: Partial<ObjectAdopter>): Plant => ({
@@ -60,34 +59,12 @@ export const adoptionPlants: Readonly<Record<string, Plant>> = {
   "adoption leaves out a queue's last block": queues((all) =>
     all.map((queue) => ({ ...queue, blocks: queue.blocks.slice(0, -1) })),
   ),
-  "adoption takes no turn": adopting(({ connect }) => ({
-    connect: async () => {
-      const client = await connect();
-      const query: typeof client.query = (...asked: unknown[]) =>
-        String(asked[0]).includes("advisory_lock")
-          ? Promise.resolve({ rows: [{ locked: true }] })
-          : Reflect.apply(client.query, client, asked);
-      return withMembers(client, { query });
-    },
-  })),
   "adoption takes objects in any order": queues((all) =>
     all.map((queue) => ({ ...queue, previousCursor: 0n })),
   ),
-  "adoption trusts an earlier listing": store(({ list }) => {
-    const listings = new Map<string, ReturnType<typeof list>>();
-    return {
-      list: (query, ...more) => {
-        const key = JSON.stringify(query);
-        const listed = listings.get(key) ?? list(query, ...more);
-        listings.set(key, listed);
-        return listed;
-      },
-    };
-  }),
   "adoption does not see the newest object": store(({ list }) => ({
     list: async (...query) => (await list(...query)).slice(0, -1),
   })),
-  "core draws names in a database that went back": adopter({ checkRestored: nothing }),
   "damage is not named": { source: { hidesDamage: true } },
   "old names are garbage whatever they have": store(({ read }) => ({
     read: (name, part, ...more) =>
