@@ -2,7 +2,7 @@ import { lt, valid } from "semver";
 import { Problem } from "#functions/problems.ts";
 import type { AskedHosts, ConfigRow, VersionHosts } from "#functions/store/config/configs.ts";
 import packageJson from "#package.json" with { type: "json" };
-import { componentTypesIn, newKeysIn } from "#proto/collector-config/new-keys.ts";
+import { componentTypesIn, type NewKey, newKeysIn } from "#proto/collector-config/new-keys.ts";
 import { type ParsedTree, parseTree } from "#proto/collector-config/tree.ts";
 
 /** A config, as far as it decides which hosts can run it. */
@@ -18,37 +18,35 @@ interface UnknowingHosts extends VersionHosts {
  * reported their components and lack one of its own.
  */
 export const findUnknowing = async (
-  config: Runnable,
+  { kind, yaml }: Runnable,
   hosts: AskedHosts,
 ): Promise<UnknowingHosts[]> => {
-  const versions = await hosts.byVersion();
-  const others = versions.filter(({ agent }) => agent !== config.kind);
-  const parsed = parseTree(config.yaml);
-  const unknowing = parsed.ok ? await finders[config.kind](parsed, versions, hosts) : [];
+  const parsed = parseTree(yaml);
+  if (!parsed.ok) return [];
+  const newKeys = kind === "svc-collector" ? newKeysIn(parsed.tree) : [];
+  const versions = await hosts.byVersion(newKeys.length === 0 ? { notOf: kind } : {});
   return [
-    ...others.map((each) => withReason(each, `is an agent of kind ${each.agent}`)),
-    ...unknowing,
+    ...versions.flatMap((each) =>
+      each.agent === kind
+        ? withoutKeys(each, newKeys)
+        : withReason(each, `is an agent of kind ${each.agent}`),
+    ),
+    ...(kind === "otelcol" ? await findLacking(parsed, hosts) : []),
   ];
 };
 
-type Finder = (
-  parsed: ParsedTree,
-  versions: readonly VersionHosts[],
-  hosts: AskedHosts,
-) => UnknowingHosts[] | Promise<UnknowingHosts[]>;
-
 /** A collector of core's own version knows all that core knows, also before a release has its number. */
-const findUnknowingVersions: Finder = ({ tree }, versions) => {
-  const newKeys = newKeysIn(tree);
-  return versions.flatMap((each) => {
-    const unknown = newKeys.filter(({ since }) => isOlder(each.version, since));
-    if (unknown.length === 0 || each.version === packageJson.version) return [];
-    const keys = unknown.slice(0, namedMax).map(({ key }) => `\`${key}\``);
-    return withReason(each, `does not know ${keys.join(", ")}`);
-  });
+const withoutKeys = (each: VersionHosts, newKeys: readonly NewKey[]): UnknowingHosts[] => {
+  const unknown = newKeys.filter(({ since }) => isOlder(each.version, since));
+  if (unknown.length === 0 || each.version === packageJson.version) return [];
+  const keys = unknown.slice(0, namedMax).map(({ key }) => `\`${key}\``);
+  return [withReason(each, `does not know ${keys.join(", ")}`)];
 };
 
-const findLacking: Finder = async ({ tree, errorAt }, _, hosts) => {
+const findLacking = async (
+  { tree, errorAt }: ParsedTree,
+  hosts: AskedHosts,
+): Promise<UnknowingHosts[]> => {
   const types = componentTypesIn(tree);
   const lacking = await hosts.lacking([...types.keys()]);
   return lacking.map(({ missing, ...each }) => {
@@ -58,11 +56,6 @@ const findLacking: Finder = async ({ tree, errorAt }, _, hosts) => {
     });
     return withReason(each, `has no ${named.join(", ")}`);
   });
-};
-
-const finders: Record<Runnable["kind"], Finder> = {
-  "svc-collector": findUnknowingVersions,
-  otelcol: findLacking,
 };
 
 const withReason = (each: VersionHosts, reason: string): UnknowingHosts => {

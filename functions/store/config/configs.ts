@@ -183,8 +183,8 @@ const lackingHosts = { ...versionHosts, missing: asIs<string[]> };
 
 /** Hosts that may get a config. */
 export interface AskedHosts {
-  /** Counts them by version and kind of agent. */
-  byVersion(): Promise<VersionHosts[]>;
+  /** Counts them, or those that are not of a kind of agent, by version and kind. */
+  byVersion(of: { notOf?: AgentKind }): Promise<VersionHosts[]>;
   /** Counts those that have reported their components, and not all of these types. */
   lacking(types: readonly string[]): Promise<LackingHosts[]>;
 }
@@ -193,11 +193,12 @@ const counted = sql`count(*)::int as hosts, to_json((array_agg(identity order by
 
 /** Returns the hosts of a relation with `identity_id`, `identity`, `agent` and `version`. */
 export const askedHostsOf = (db: Executor, hosts: SQL): AskedHosts => ({
-  byVersion: () =>
+  byVersion: ({ notOf = "" }) =>
     readRows(
       db,
       versionHosts,
-      sql`select coalesce(version, '') as version, agent, ${counted} from ${hosts} h group by 1, 2 order by 1, 2`,
+      sql`select coalesce(version, '') as version, agent, ${counted} from ${hosts} h
+        where agent <> ${notOf} group by 1, 2 order by 1, 2`,
     ),
   lacking: (types) =>
     readRows(
