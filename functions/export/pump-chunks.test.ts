@@ -100,6 +100,16 @@ it.each(["read", "commit"] as const)(
   },
 );
 
+it("reads one chunk ahead of one that fills the buffer", async () => {
+  const { deliverAll } = createSilentBackend();
+  const chunks = Array.from({ length: 3 }, () => ({ ...chunkOf("a"), bytes: 20 }));
+  const { clock, lease, pump } = startPump({ source: readAll(chunks), deliverAll });
+  await clock.advance(0);
+  expect(chunks).toHaveLength(1);
+  lease.abort();
+  await expect(pump).rejects.toThrow();
+});
+
 it("keeps no memory for chunks that are committed", async () => {
   setFlagsFromString("--expose-gc");
   const collectGarbage = runInNewContext("gc") as () => void;

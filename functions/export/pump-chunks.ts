@@ -24,9 +24,9 @@ const pollMs = 500;
 
 /**
  * Moves envelopes from a source to a backend until `stopping` aborts. All envelopes of a host go through one lane, one after the other, so
- * the order of each queue is kept while hosts do not wait for those of other lanes. Reading waits while `bufferBytesMax` is in memory; a
- * chunk is committed once it and all before it are delivered. Rejects with the first failure of the source, or when `signal` aborts; all
- * deliveries end with it.
+ * the order of each queue is kept while hosts do not wait for those of other lanes. Reading waits while `bufferBytesMax` is in memory, but not
+ * for a single chunk that exceeds it; a chunk is committed once it and all before it are delivered. Rejects with the first failure of the
+ * source, or when `signal` aborts; all deliveries end with it.
  */
 export const pumpChunks = async (options: PumpOptions): Promise<void> => {
   const { source, bufferBytesMax, clock, stopping, observe } = options;
@@ -35,6 +35,7 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
   const lanes = Array.from({ length: options.lanes }, () => Promise.resolve());
   let committed = Promise.resolve();
   let buffered = 0;
+  let chunks = 0;
   let freed = Promise.withResolvers<void>();
   const fail = (cause: unknown) => failed.abort(cause);
 
@@ -57,6 +58,7 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
       signal.throwIfAborted();
       await chunk.commit(outcome);
       buffered -= chunk.bytes;
+      chunks -= 1;
       observe.buffered(buffered);
       observe.committed(outcome);
       freed.resolve();
@@ -68,7 +70,7 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
   const move = async () => {
     while (!stopping.aborted) {
       signal.throwIfAborted();
-      if (buffered >= bufferBytesMax) {
+      if (buffered >= bufferBytesMax && chunks > 1) {
         await unlessAborted(freed.promise, signal);
         continue;
       }
@@ -78,6 +80,7 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
         continue;
       }
       buffered += chunk.bytes;
+      chunks += 1;
       observe.buffered(buffered);
       finish(chunk, dispatch(chunk));
     }

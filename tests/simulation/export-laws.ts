@@ -7,7 +7,7 @@
  * 4. A term sends at most what fits into the buffer of the one before again, unless the database went back.
  * 5. Dead letters and losses are of what the backend rejected, and of nothing else.
  * 6. At rest an export has passed what is stored, no more and no less, and reports no lag.
- * 7. No exporter has more in memory than its limit and a chunk.
+ * 7. No exporter has more in memory than its limit and a chunk, or than two chunks.
  */
 
 import type { ExportLag } from "#functions/store/export/lag.ts";
@@ -140,7 +140,7 @@ const judgeTerms = ({ backend, tables, limits, hasGoneBack }: ExportsAfter): Bre
       repeated.set(term, (repeated.get(term) ?? new Map()).set(key, text.length + objectBytes));
     else if (answer === "heard" && before === undefined) heardIn.set(key, term);
   }
-  const max = limits.bufferBytesMax + chunkMax({ tables, limits });
+  const max = bufferedMaxOf({ tables, limits });
   return [...repeated].flatMap(([term, some]) => {
     const bytes = some.values().reduce((sum, length) => sum + length, 0);
     return bytes <= max
@@ -160,6 +160,12 @@ const chunkMax = ({
   for (const { xid, text } of envelopes)
     transactions.set(xid, (transactions.get(xid) ?? 0) + text.length + objectBytes);
   return Math.max(overshoot * chunkBytesOf(limits), ...transactions.values());
+};
+
+/** The most bytes that an exporter may have in memory: one chunk is always read ahead. */
+const bufferedMaxOf = (after: Pick<ExportsAfter, "tables" | "limits">): number => {
+  const chunk = chunkMax(after);
+  return Math.max(after.limits.bufferBytesMax, chunk) + chunk;
 };
 
 const judgeLetters = ({ tables, backend }: ExportsAfter): Breach[] => {
@@ -191,7 +197,7 @@ const judgeLags = ({ tables, lags, exporters }: ExportsAfter): Breach[] => {
 };
 
 const judgeMemory = ({ exporters, tables, limits }: ExportsAfter): Breach[] => {
-  const max = limits.bufferBytesMax + chunkMax({ tables, limits });
+  const max = bufferedMaxOf({ tables, limits });
   return exporters.flatMap(({ name, bufferedMax }) =>
     bufferedMax() <= max
       ? []
