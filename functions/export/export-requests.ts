@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { lengthOf } from "#kit/bytes.ts";
 import {
@@ -209,15 +210,35 @@ export const encodeRequest = ({ envelopes }: ExportRequest, isAttested: boolean)
  */
 export const encodeLogs = (envelopes: readonly StoredEnvelope[]): Uint8Array => {
   const request = new BinaryWriter();
+  const names: RecordNames = {
+    attributesOf: rememberLast(encodeAttributes),
+    hexOf: rememberLast((queueId: Uint8Array) => queueId.toHex()),
+  };
   let at = 0;
   while (at < envelopes.length) {
     const first = envelopes[at] as StoredEnvelope;
     let end = at + 1;
     while (end < envelopes.length && isSameOrigin(first, envelopes[end] as StoredEnvelope)) end++;
-    writeResourceLogs(request, envelopes.slice(at, end));
+    writeResourceLogs(request, envelopes.slice(at, end), names);
     at = end;
   }
   return request.finish();
+};
+
+/** What records of one block share. */
+interface RecordNames {
+  /** Returns the encoded attributes of a record. */
+  attributesOf(attributes: StoredEnvelope["attributes"]): Uint8Array;
+  hexOf(queueId: Uint8Array): string;
+}
+
+/** Returns the same result for the same argument as in the call before. */
+const rememberLast = <Argument, Result>(resultOf: (argument: Argument) => Result) => {
+  let last: { argument: Argument; result: Result } | undefined;
+  return (argument: Argument): Result => {
+    if (last?.argument !== argument) last = { argument, result: resultOf(argument) };
+    return last.result;
+  };
 };
 
 const isSameOrigin = (one: StoredEnvelope, other: StoredEnvelope) =>
@@ -248,7 +269,11 @@ const encodeIdentity = (identity: string): Uint8Array => {
 };
 
 /** `ResourceLogs`: 1 the resource, 2 the scopes; of a scope 1 its name and version, 2 the records. */
-const writeResourceLogs = (writer: BinaryWriter, envelopes: readonly StoredEnvelope[]) => {
+const writeResourceLogs = (
+  writer: BinaryWriter,
+  envelopes: readonly StoredEnvelope[],
+  names: RecordNames,
+) => {
   const [{ hostId, source }] = envelopes as [StoredEnvelope];
   writeMessage(writer, 1, () => {
     writeMessage(writer, 1, () => {
@@ -258,7 +283,7 @@ const writeResourceLogs = (writer: BinaryWriter, envelopes: readonly StoredEnvel
     });
     writeMessage(writer, 2, () => {
       writeMessage(writer, 1, () => writeText(writer, 1, source));
-      for (const envelope of envelopes) writeRecord(writer, envelope);
+      for (const envelope of envelopes) writeRecord(writer, envelope, names);
     });
   });
 };
@@ -266,20 +291,30 @@ const writeResourceLogs = (writer: BinaryWriter, envelopes: readonly StoredEnvel
 /** The device, the last part of an identity. */
 const hostNameOf = (hostId: string) => hostId.slice(hostId.lastIndexOf("/") + 1);
 
-const writeRecord = (writer: BinaryWriter, envelope: StoredEnvelope) =>
+const encodeAttributes = (attributes: StoredEnvelope["attributes"]): Uint8Array => {
+  const writer = new BinaryWriter();
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key !== "file.path") writeAttribute(writer, 6, key, value);
+    else {
+      writeAttribute(writer, 6, "log.file.path", value);
+      writeAttribute(writer, 6, "log.file.name", value.slice(value.lastIndexOf("/") + 1));
+    }
+  }
+  return writer.finish();
+};
+
+const writeRecord = (
+  writer: BinaryWriter,
+  envelope: StoredEnvelope,
+  { attributesOf, hexOf }: RecordNames,
+) =>
   writeMessage(writer, 2, () => {
     const { kind, observedAt, receivedAt, attributes, payload, queueId, sequence } = envelope;
     writeBody(writer, payload);
-    for (const [key, value] of Object.entries(attributes)) {
-      if (key !== "file.path") writeAttribute(writer, 6, key, value);
-      else {
-        writeAttribute(writer, 6, "log.file.path", value);
-        writeAttribute(writer, 6, "log.file.name", value.slice(value.lastIndexOf("/") + 1));
-      }
-    }
+    writer.raw(attributesOf(attributes));
     if (kind !== "log_line") writeAttribute(writer, 6, "svc.kind", kind);
     // Records with one uid are duplicates, which a backend may remove.
-    writeAttribute(writer, 6, "log.record.uid", `${queueId.toHex()}-${sequence}`);
+    writeAttribute(writer, 6, "log.record.uid", `${hexOf(queueId)}-${sequence}`);
     writer
       .tag(11, WireType.Bit64)
       .fixed64(isTime(observedAt) ? observedAt * 1000n : receivedAt * 1000n);
@@ -293,10 +328,6 @@ const isTime = (microseconds: bigint | null): microseconds is bigint =>
 
 /** Writes a body as a string if it is UTF-8, which protobuf requires of strings, else as bytes. */
 const writeBody = (writer: BinaryWriter, payload: Uint8Array) =>
-  writeMessage(writer, 5, () => {
-    try {
-      writeText(writer, 1, decodeText(payload));
-    } catch {
-      writer.tag(7, WireType.LengthDelimited).bytes(payload);
-    }
-  });
+  writeMessage(writer, 5, () =>
+    writer.tag(isUtf8(payload) ? 1 : 7, WireType.LengthDelimited).bytes(payload),
+  );
