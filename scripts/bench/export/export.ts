@@ -19,6 +19,7 @@ import { noteStore } from "#functions/store/ingest/objects.ts";
 import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { bundlePrograms, programPaths } from "#scripts/bundle/bundle-programs.ts";
 import {
   type EmbeddedDatabase,
   openEmbeddedDatabase,
@@ -30,11 +31,10 @@ import { judgeGoals } from "../support/goals.ts";
 import { type BenchProcess, cpuSecondsOf, memoryOf, startProcess } from "../support/processes.ts";
 import { createExportLoad, type ExportLoad, type LoadFigures } from "./export-load.ts";
 
-const program = fileURLToPath(new URL("../../../functions/main.ts", import.meta.url));
 const sinkProgram = fileURLToPath(new URL("./export-sink.ts", import.meta.url));
 
 /**
- * Measures `svc-server export` against a sink over OTLP/HTTP: how fast it works off `--backlog` lines of the corpus, as after an
+ * Measures the bundled `svc-server export` against a sink over OTLP/HTTP: how fast it works off `--backlog` lines of the corpus, as after an
  * outage, while `--arrival` a second arrive; beside a bare loop that reads the same envelopes and sends them, eight requests in flight,
  * without order, position or retries. And what it costs ingest: commits at the arrival rate with and without it, in alternating pairs, and
  * commits as fast as they go. `--store directory`: the blocks are in objects of a temporary directory.
@@ -44,6 +44,7 @@ export const exportBench: Bench = async (args) => {
   const options = readCommandOptions(defaults, args);
   const { backlog, arrival, pairs, seconds } = options;
   await using folder = await mkdtempDisposable(join(tmpdir(), "bench-export-"));
+  await bundlePrograms(undefined, ["svc-server"]);
   const lines = await createCorpus({ mix: "lines" });
   await using database = await openEmbeddedDatabase();
   const sink = await startProcess([sinkProgram], "ready");
@@ -172,7 +173,7 @@ const measureFloor = async ({ readAll }: ExportStore, port: number): Promise<num
 };
 
 const startExport = ({ database, port }: Target): Promise<BenchProcess> =>
-  startProcess([program, "export"], "exporting", {
+  startProcess([programPaths["svc-server"], "export"], "exporting", {
     PATH: process.env.PATH,
     SVC_DATABASE_URL: database.url,
     SVC_EXPORT_ENDPOINT: `http://127.0.0.1:${port}`,
