@@ -1,3 +1,5 @@
+import { readdirSync } from "node:fs";
+import { constants, getPriority, setPriority } from "node:os";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
 import { variableFault } from "#kit/env.ts";
@@ -89,6 +91,7 @@ const serve = async (
     });
     void reloadChangedFiles({ clock: systemClock, log }, followed, stopping.signal);
     log.info({ export: name, metrics_port: listener?.port ?? null }, "ready");
+    lowerPriority();
     await runExport({
       db: database.db,
       config,
@@ -115,6 +118,14 @@ const serve = async (
     await database.close(1);
   }
   log.info({}, "stopped");
+};
+
+/** Leaves the CPU to ingest on the same machine while that needs it: an export can catch up later. Linux has a priority for each thread. */
+const lowerPriority = () => {
+  const { PRIORITY_BELOW_NORMAL } = constants.priority;
+  const threads = process.platform === "linux" ? readdirSync("/proc/self/task") : [process.pid];
+  for (const thread of threads.map(Number))
+    if (getPriority(thread) < PRIORITY_BELOW_NORMAL) setPriority(thread, PRIORITY_BELOW_NORMAL);
 };
 
 /** Prints the dead letters of an export as JSON lines, the payload in base64. */

@@ -1,3 +1,4 @@
+import { getPriority } from "node:os";
 import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
 import { startTcpProxy } from "../fakes/tcp-proxy.ts";
 import { type TestDatabase, useTestDatabase } from "../support/database.ts";
@@ -31,6 +32,7 @@ it.each(["http/protobuf", "grpc"])(
       SVC_EXPORT_ENDPOINT: protocol === "grpc" ? backend.grpcUrl : backend.httpUrl,
     });
     await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 3));
+    expect(getPriority(program.child.pid ?? 0)).toBeGreaterThanOrEqual(10);
     await store.lines("spiffe://fleet.test/host/web-1", texts("a", 3, 2));
     await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 5));
     expect(await stopProgram(program)).toBe(0);
