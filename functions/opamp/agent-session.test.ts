@@ -11,6 +11,7 @@ import {
 } from "#proto/gen/opamp/v1/opamp_pb.js";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { acknowledgementOf, decodeAgentMessage, readHeartbeat } from "./agent-message.ts";
 import type { AgentFile, AgentOffer, LastMessage } from "./agent-register.ts";
 import { createAgentSession } from "./agent-session.ts";
 import { mergeAgentMessage } from "./merge-message.ts";
@@ -220,4 +221,37 @@ it("answers any bytes with one message", async () => {
     expect(fault?.code ?? "agent_message_invalid").toBe("agent_message_invalid");
   });
   await fc.assert(property, { numRuns: 500 });
+});
+
+it("reads heartbeats off the wire as they decode", () => {
+  const number = fc.oneof(
+    fc.bigInt({ min: 1n, max: 200n }),
+    fc.bigInt({ min: 1n, max: 2n ** 63n }),
+  );
+  const heartbeats = fc
+    .record({ sequenceNum: number, capabilities: number })
+    .map((numbers) =>
+      toBinary(AgentToServerSchema, create(AgentToServerSchema, { instanceUid, ...numbers })),
+    );
+  const tampered = fc
+    .tuple(heartbeats, fc.nat(30), fc.uint8Array({ maxLength: 3 }), fc.nat(3))
+    .map(([bytes, at, inserted, removed]) =>
+      Uint8Array.of(...bytes.subarray(0, at), ...inserted, ...bytes.subarray(at + removed)),
+    );
+  let read = 0;
+  const property = fc.property(fc.oneof(heartbeats, tampered), (bytes) => {
+    const heartbeat = readHeartbeat(bytes);
+    if (heartbeat === undefined) return;
+    read += 1;
+    expect(decodeAgentMessage(bytes)).toEqual(
+      create(AgentToServerSchema, {
+        ...heartbeat,
+        instanceUid: Uint8Array.from(heartbeat.instanceUid),
+      }),
+    );
+  });
+  fc.assert(property, { numRuns: 2_000 });
+  expect(read).toBeGreaterThan(300);
+  const acknowledgement = create(ServerToAgentSchema, { instanceUid });
+  expect(acknowledgementOf(instanceUid)).toEqual(toBinary(ServerToAgentSchema, acknowledgement));
 });

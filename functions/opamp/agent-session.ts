@@ -19,8 +19,10 @@ import {
 import { Problem } from "../problems.ts";
 import {
   type AgentAnswer,
+  acknowledgementOf,
   decodeAgentMessage,
   encodeAnswer,
+  readHeartbeat,
   refusalMessage,
 } from "./agent-message.ts";
 import type { AgentFile, AgentOffer } from "./agent-register.ts";
@@ -162,9 +164,27 @@ export const createAgentSession = (needs: SessionNeeds) => {
     !hasStatus(message) &&
     !lacksStatus(message);
 
+  /** Acknowledges the next heartbeat on a socket in its usual form, as `receive` acknowledges any; undefined for other messages. */
+  const acknowledge = (bytes: Uint8Array): Reply | undefined => {
+    const heartbeat = isPoll || isFirst || last === undefined ? undefined : readHeartbeat(bytes);
+    if (heartbeat === undefined || last === undefined) return undefined;
+    const { instanceUid, sequenceNum, capabilities } = heartbeat;
+    if (sequenceNum !== last.sequenceNum + 1n || !equalBytes(last.instanceUid, instanceUid))
+      return undefined;
+    if (!turns.take(identity)) return refuse(tooMany(), instanceUid);
+    last = {
+      instanceUid: last.instanceUid,
+      sequenceNum,
+      capabilities: capabilities || last.capabilities,
+    };
+    return { answer: acknowledgementOf(last.instanceUid) };
+  };
+
   return {
     /** Answers an encoded message; a heartbeat on a socket at once. Never rejects. */
     receive(bytes: Uint8Array): Reply | Promise<Reply> {
+      const acknowledged = acknowledge(bytes);
+      if (acknowledged) return acknowledged;
       let message: AgentToServer;
       try {
         message = decodeAgentMessage(bytes);

@@ -181,10 +181,14 @@ const createIncoming = ({ hold }: EnteredAgent["reception"], end: (problem: Prob
   let inProcess = 0;
   let hasCompleted = false;
   let incompleteChecks = 0;
+  let held = 0;
   const reserve = () => {
-    const bytes = incomplete + inProcess;
+    const sum = incomplete + inProcess;
+    const bytes = sum > heldBytes ? sum : 0;
+    if (bytes === held) return;
+    held = bytes;
     try {
-      hold(bytes > heldBytes ? bytes : 0, false);
+      hold(bytes, false);
     } catch (error) {
       end(error as Problem);
     }
