@@ -14,7 +14,7 @@ const seed = Number(process.env.SVC_FUZZ_SEED ?? 20_261_128);
 const reportFile = process.env.SVC_FUZZ_REPORT;
 const timeout = 120_000 + 50 * runs;
 
-const { ports, enrolled, failures } = await startListeners();
+const { ports, enrolled, agent, failures } = await startListeners();
 
 /** How many requests to a listener ended in each way. */
 const answers: Record<string, Record<string, number>> = {};
@@ -205,3 +205,45 @@ it.each([plain("OTLP by gRPC", ports.otlpGrpc), ...encrypted("h2")])(
     });
   },
 );
+
+const upgrade = [
+  "GET /v1/opamp HTTP/1.1",
+  "Host: localhost",
+  "Connection: Upgrade",
+  "Upgrade: websocket",
+  "Sec-WebSocket-Version: 13",
+  "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+  "\r\n",
+].join("\r\n");
+const someBytes = fc.uint8Array({ maxLength: 64 });
+/** A frame: mostly a whole, masked and binary one, with any beginning of an OpAMP message. */
+const webSocketFrame = fc
+  .record({
+    first: fc.oneof(fc.constant(0x82), fc.nat(255)),
+    masked: fc.oneof(fc.constant(0x80), fc.constant(0)),
+    length: fc.option(fc.constantFrom(0, 126, 127), { freq: 10, nil: undefined }),
+    payload: fc.oneof(
+      someBytes,
+      someBytes.map((rest) => Uint8Array.of(0, 0x0a, 16, ...new Uint8Array(16), ...rest)),
+    ),
+  })
+  .map(({ first, masked, length, payload }) =>
+    Buffer.of(first, masked | (length ?? payload.length), 0, 0, 0, 0, ...payload),
+  );
+
+it("W1: no frame of a WebSocket ends ingest", { timeout }, async () => {
+  const frames = fc.array(webSocketFrame, { minLength: 1, maxLength: 8 });
+  const samples = fc.sample(frames, { seed, numRuns: runs }).values();
+  await sendAll("WebSocket to ingest", samples, async (sent) => {
+    const to = { port: ports.ingest, host: "localhost", ALPNProtocols: ["http/1.1"], ...agent };
+    const socket = connectTls(to);
+    // A close, so that it ends.
+    const close = Buffer.of(0x88, 0x80, 0, 0, 0, 0);
+    const bytes = Buffer.concat([Buffer.from(upgrade), ...sent, close]);
+    const received = exchange(socket, bytes, () => false);
+    // A frame may claim more than follows, for which ingest would wait.
+    socket.once("data", () => socket.end());
+    return [/HTTP\/1.1 (\d+)/.exec((await received).toString("latin1"))?.[1] ?? "none"];
+  });
+  expect(Object.keys(answers["WebSocket to ingest"] ?? {})).toContain("101");
+});
