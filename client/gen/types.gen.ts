@@ -1257,6 +1257,10 @@ export type IssuedCertificate = {
     };
 };
 
+export type IssuerUnavailableOrSignerFailedProblem = Problem & {
+    code?: 'issuer_unavailable' | 'signer_failed';
+};
+
 /**
  * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
  */
@@ -6797,9 +6801,7 @@ export type EnrollCollectorErrors = {
     };
     431: Problem;
     500: InternalProblem;
-    502: Problem & {
-        code?: 'issuer_unavailable' | 'signer_failed';
-    };
+    502: IssuerUnavailableOrSignerFailedProblem;
     503: DatabaseUnavailableOrOverloadedProblem;
 };
 
@@ -6993,14 +6995,22 @@ export type PollOpampErrors = {
     400: Problem & {
         code?: 'agent_message_invalid' | 'client_certificate_header_invalid';
     };
-    401: AgentNotAllowedOrCertificateExpiredOrCertificateIdentityInvalidOrCertificateReplacedOrCertificateRevokedOrCertificateUnknownOrClientCertificateRequiredOrClockSkewOrIdentityRevokedOrProofInvalidProblem;
+    401: Problem & {
+        code?: 'agent_not_allowed' | 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid' | 'token_invalid';
+    };
+    403: Problem & {
+        code?: 'policy_frozen' | 'source_not_allowed';
+    };
     408: BodyTimeoutProblem;
     409: StaleRequestProblem;
     413: PayloadTooLargeProblem;
     415: UnsupportedMediaTypeProblem;
-    429: RateLimitedProblem;
+    429: Problem & {
+        code?: 'enrollment_rate_limited' | 'rate_limited' | 'throttled';
+    };
     431: Problem;
     500: InternalProblem;
+    502: IssuerUnavailableOrSignerFailedProblem;
     503: DatabaseUnavailableOrOverloadedProblem;
 };
 

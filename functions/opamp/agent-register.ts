@@ -43,6 +43,8 @@ export interface AgentFile {
   seen(sequenceNum?: bigint): Promise<AgentOffer>;
   /** Counts a heartbeat, and decides again what core has for the agent: something was assigned to it, or requested of it. */
   review(): Promise<AgentOffer>;
+  /** Returns a certificate for a request in PEM, as the renewal of the caller's. Throws a Problem. */
+  sign(csrPem: string): Promise<ConnectionSettingsOffers>;
   /** The agent stops. */
   disconnected(): Promise<void>;
   /** Audits that two agents use this identity at the same time. */

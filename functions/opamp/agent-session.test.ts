@@ -6,6 +6,7 @@ import {
   AgentRemoteConfigSchema,
   type AgentToServer,
   AgentToServerSchema,
+  ConnectionSettingsOffersSchema,
   ServerErrorResponseType,
   ServerToAgentSchema,
 } from "#proto/gen/opamp/v1/opamp_pb.js";
@@ -50,6 +51,10 @@ const open = ({
     async review() {
       asked.push("review");
       return offer;
+    },
+    async sign(csrPem) {
+      asked.push(csrPem);
+      return create(ConnectionSettingsOffersSchema, { hash: instanceUid });
     },
     disconnected: async () => void asked.push("disconnected"),
     cloneSuspected: async () => undefined,

@@ -26,7 +26,7 @@ import {
   refusalMessage,
 } from "./agent-message.ts";
 import type { AgentFile, AgentOffer } from "./agent-register.ts";
-import { hasStatus } from "./merge-message.ts";
+import { csrOf, hasStatus } from "./merge-message.ts";
 
 /** Messages of an identity, at once and then per second. Above it, core answers that it is unavailable. */
 export const agentTurns = { burst: 200, perSecond: 20 };
@@ -139,6 +139,8 @@ export const createAgentSession = (needs: SessionNeeds) => {
       return answerOf(instanceUid, {});
     }
     const offer = isUnknown ? {} : await take(message);
+    const csr = csrOf(message);
+    if (csr !== undefined) offer.connectionSettings = await file.sign(csr);
     const flag =
       lacks && mayRequestFullStatus() ? ServerToAgentFlags.ServerToAgentFlags_ReportFullState : 0;
     const answer = answerOf(instanceUid, offer, flag);

@@ -16,10 +16,11 @@ import { uuidv7 } from "#kit/entropy.ts";
 import type { AgentToServer } from "#proto/gen/opamp/v1/opamp_pb.js";
 import { createRemoteConfigs } from "./agent-configs.ts";
 import type { AgentCaller, AgentFile, AgentOffer, AgentRegister } from "./agent-register.ts";
+import { type SigningCore, signForAgent } from "./connection-settings.ts";
 import { statusOf, type UpdatedAgent, updateAgent } from "./update-agent.ts";
 
 /** The parts of core that agents use. */
-export type AgentCore = HeartbeatCore;
+export type AgentCore = HeartbeatCore & SigningCore;
 
 /** What decides whether a heartbeat says anything new. A socket keeps no more of its agent. */
 const decidedOf = ({ reportDigest, desiredConfigHash, lookAt, restartAskedAt }: OpampAgentRow) => ({
@@ -103,6 +104,11 @@ export const createAgentRegister = (core: AgentCore): AgentRegister => {
       },
       disconnected: async () => undefined,
       cloneSuspected: auditedClone,
+      async sign(csrPem) {
+        const status = statusOf((await findAgent(db, identityId)) ?? { state: new Uint8Array() });
+        const agent = { ...caller, admitted: await admit(caller, origin), status };
+        return signForAgent(core, agent, csrPem, origin());
+      },
     };
   };
   return {

@@ -17,6 +17,15 @@ const statusParts = [
 export const hasStatus = (message: AgentToServer): boolean =>
   statusParts.some((part) => message[part] !== undefined);
 
+/** Returns the certificate request of a message, in PEM; undefined for none. */
+export const csrOf = ({ connectionSettingsRequest }: AgentToServer): string | undefined => {
+  const csr = connectionSettingsRequest?.opamp?.certificateRequest?.csr;
+  return csr && new TextDecoder().decode(csr.subarray(0, csrBytesMax));
+};
+
+/** More bytes are no certificate request. */
+const csrBytesMax = 65_536;
+
 /**
  * Returns the status of an agent after a message: parts that the message omits stay as they were. Another `instance_uid` is another agent,
  * of which nothing is known yet.

@@ -188,5 +188,5 @@ const collectorEntries = ({ signer, ...core }: Core): readonly Entry[] =>
         configDesiredRoute(core),
         diagRoute(core),
         caBundleRoute(core),
-        agentRoute(core),
+        agentRoute({ ...core, signer }),
       ];

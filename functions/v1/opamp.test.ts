@@ -149,7 +149,7 @@ it("compresses long answers for an agent that accepts it", async () => {
   };
   const { fetch, api, clock } = await useTestCore({
     routes: (core) => [
-      agentRoute(core, register),
+      agentRoute(core as Parameters<typeof agentRoute>[0], register),
       ...routesOf(core).filter(({ path }) => path !== "/v1/opamp"),
     ],
   });

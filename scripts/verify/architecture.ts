@@ -112,7 +112,7 @@ export const parts: readonly Part[] = [
   },
   {
     name: "opamp",
-    imports: [...leaves, "domain", "store", "problems"],
+    imports: [...leaves, "domain", "store", "signer", "problems"],
     types: ["core"],
     without: [...database, ...http],
   },

@@ -33,6 +33,7 @@ const forgetfulRegister: AgentRegister = {
     take: async () => ({}),
     seen: async () => ({}),
     review: async () => ({}),
+    sign: () => Promise.reject(new Error("it signs nothing")),
     disconnected: async () => undefined,
     cloneSuspected: async () => undefined,
   }),

@@ -55,9 +55,19 @@ export const renew = async (
   body: RenewRequest,
   origin: Origin,
 ): Promise<Issued> => {
-  const { db, clock, entropy, signer } = core;
   const presented = await admitProof(core, "renew", caller, origin);
-  const csr = await requestOf(core, caller, body);
+  return renewAdmitted(core, { presented, identity: caller.certificate.identity }, body, origin);
+};
+
+/** Renews the certificate of a caller that was admitted: see `renew`. */
+export const renewAdmitted = async (
+  core: RenewCore,
+  { presented, identity: name }: { presented: AdmittedCollector; identity: string },
+  body: Pick<RenewRequest, "csr_pem" | "collector_version">,
+  origin: Origin,
+): Promise<Issued> => {
+  const { db, clock, entropy, signer } = core;
+  const csr = await requestOf(core, name, body);
   const spkiSha256 = await sha256(new Uint8Array(csr.spki));
 
   const identity = await findIdentity(db, presented.identityId);
@@ -106,12 +116,12 @@ export const renew = async (
 /** Returns the checked certificate request. Throws `csr_invalid`, and `identity_mismatch` for the name of another identity. */
 const requestOf = async (
   { cryptography }: RenewCore,
-  caller: ProvenCollector,
-  body: RenewRequest,
+  identity: string,
+  body: Pick<RenewRequest, "csr_pem">,
 ): Promise<CheckedCsr> => {
   const checked = await checkCsr(body.csr_pem, cryptography);
   if (!checked.ok) throw new Problem("csr_invalid", { detail: csrFaultDetail[checked.fault] });
-  if (checked.csr.identity !== caller.certificate.identity) throw new Problem("identity_mismatch");
+  if (checked.csr.identity !== identity) throw new Problem("identity_mismatch");
   return checked.csr;
 };
 
@@ -185,7 +195,7 @@ interface Renewal {
   spkiSha256: Uint8Array;
   issued: IssuedCertificate;
   issuedAt: number;
-  body: RenewRequest;
+  body: Pick<RenewRequest, "collector_version">;
   origin: Origin;
 }
 

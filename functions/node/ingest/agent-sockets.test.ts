@@ -12,6 +12,7 @@ import {
   AgentRemoteConfigSchema,
   type AgentToServer,
   AgentToServerSchema,
+  ConnectionSettingsOffersSchema,
   ServerErrorResponseType,
   type ServerToAgent,
   ServerToAgentSchema,
@@ -59,6 +60,10 @@ const register = (over: Partial<AgentFile> = {}): AgentRegister => ({
     async review() {
       asked.push("review");
       return offer;
+    },
+    async sign(csrPem) {
+      asked.push(csrPem);
+      return create(ConnectionSettingsOffersSchema, {});
     },
     disconnected: async () => void asked.push("disconnected"),
     cloneSuspected: async (reason) => void asked.push(reason),
