@@ -11,7 +11,9 @@ import { openDatabaseSocket } from "#functions/node/database/database-servers.ts
 import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { openObjectStore } from "#functions/node/objects/open-store.ts";
+import { claimStore } from "#functions/objects/claim-store.ts";
 import { connectDatabase, type Database } from "#functions/store/database/database.ts";
+import { readLineageName } from "#functions/store/database/lineage.ts";
 import { packBlocks, readBlocks, readerSetup } from "#functions/store/export/read-envelopes.ts";
 import { openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
@@ -104,6 +106,8 @@ const openExportStore = async (
 ): Promise<ExportStore> => {
   const connection = connectDatabase({ url, connectionsMax: 2, openSocket: openDatabaseSocket });
   const { db } = connection;
+  // Objects name the deployment that they belong to.
+  await sql`insert into deployment (tenant_id, created_at) values (gen_random_uuid(), now())`;
   const committer = createCommitter({
     connect: () => openCommitClient(url),
     clock: systemClock,
@@ -139,12 +143,15 @@ const openExportStore = async (
 
 const openWriter = async (db: Database, location: string) => {
   const needs = { clock: systemClock, entropy: systemEntropy };
+  const lineage = await readLineageName(db);
+  const store = await openObjectStore(location, needs);
+  await claimStore(store, { lineage, hasObjects: false });
   return createObjectWriter({
     ...needs,
     db,
-    store: await openObjectStore(location, needs),
+    store,
     storeId: await noteStore(db, location),
-    lineage: "bench",
+    lineage,
     observe: { objectWrite: () => undefined },
   });
 };
