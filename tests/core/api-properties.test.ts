@@ -92,6 +92,8 @@ const create = async (deviceId: string) => {
 };
 const caller = await create("caller");
 const prey = await create("prey");
+const { enroll: enrollAgent } = await createTestToken(test);
+const agent = await enrollAgent("agent", undefined, "otelcol");
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
 const config = (await test.admin.post("/v1/collector/configs", { yaml })).body;
@@ -395,12 +397,16 @@ const credentialsOf = async (operation: Documented, { who, body }: Draft) => {
   });
   if (who === "nobody") return { headers: {}, call: {}, body };
   if (who === "wrong") return bearer(await test.bridgeToken("reader"));
-  if (scheme === "bootstrapToken") return bearer(caller.token);
   if (guardOf.get(operation.operationId) === "web_itself") return bearer(await webItself());
+  const onIngest = ({ certificate }: typeof agent) =>
+    ({ certificate, listener: "ingest" }) as const;
+  if (guardOf.get(operation.operationId) === "agent")
+    return { headers: {}, call: onIngest(agent), body };
+  if (scheme === "bootstrapToken") return bearer(caller.token);
   if (scheme !== "collectorCertificate") return bearer(await test.bridgeToken("admin"));
   // Past the limit of requests a minute, and with a sent_at that is newer than the last.
   await clock.advance(15_000);
-  const call = { certificate: caller.host.certificate, listener: "ingest" } as const;
+  const call = onIngest(caller.host);
   const purpose = purposes[operation.operationId] ?? "heartbeat";
   return { headers: {}, call, body: proven(purpose, body) };
 };
