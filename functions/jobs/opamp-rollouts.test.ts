@@ -43,7 +43,7 @@ it("stops a rollout on agents that fail, has evidence of each, and returns all o
   const failing: readonly Obedience[] = ["fails", "unhealthy"];
   const agents: Awaited<ReturnType<typeof createAgent>>[] = [];
   for (let number = 0; number < runsOf(80); number += 1)
-    agents.push(await createAgent(number, failing[number] ?? "applies"));
+    agents.push(await createAgent(number, failing[number % 20] ?? "applies"));
   const beat = async () => {
     for (const { poll } of agents) await poll();
     await clock.advance(60_000);
@@ -78,7 +78,7 @@ it("stops a rollout on agents that fail, has evidence of each, and returns all o
   expect(waves[1]).toMatchObject({ assigned: 0, applied: 0 });
   const details = ["exit code 1", expect.stringMatching(/^unhealthy after it was applied: /)];
   for (const { identity, condition, detail } of breach?.evidence ?? []) {
-    const reason = details[agents.findIndex((each) => each.identity === identity)];
+    const reason = details[agents.findIndex((each) => each.identity === identity) % 20];
     expect({ condition, detail: detail.replace("rolled back: ", "") }).toEqual({
       condition: "rolled_back",
       detail: reason,
