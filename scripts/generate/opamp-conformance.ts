@@ -196,6 +196,19 @@ const demands: readonly Demand[] = [
     test: assigns,
   },
   {
+    section: "Agent-initiated CSR Flow",
+    level: "MUST",
+    demand: "answer a request that it does not sign with a bad request",
+    how: "with the code of the refusal",
+    test: "serves a token nothing else, and says why it issues no certificate",
+  },
+  {
+    section: "Using instance_uid in the CSR",
+    level: "MUST",
+    demand: "compare an instance_uid in a request with the agent's",
+    how: "does not apply: requests name the identity alone",
+  },
+  {
     section: "Authentication",
     level: "MUST",
     demand: "respond with 401, before an upgrade",
