@@ -9,7 +9,7 @@ import type { EnrollOptions } from "./enroll-options.ts";
 /** The supervisor reads renewed credentials again so often, when it connects. */
 const reloadInterval = "5m";
 
-/** What the supervisor offers to a server (opampsupervisor 0.149). */
+/** The capabilities of opampsupervisor 0.149, by its names. */
 const capabilities = [
   "accepts_remote_config",
   "accepts_restart_command",

@@ -124,7 +124,7 @@ export const ingestStore = table("ingest_store", {
   location: text().unique(),
   /** When core last had compared all of its objects with their rows, by the database's clock. */
   checkedAt: nullable.timestamp(),
-  /** It goes on below this id; null: no comparison is going on. */
+  /** The comparison continues below this id; null between two comparisons. */
   checkedFrom: nullable.counter(),
   /** When a core began the present part of it. */
   checkingAt: nullable.timestamp(),

@@ -2,7 +2,7 @@ import { index } from "drizzle-orm/pg-core";
 import { bigint, bytea, nullable, table, timestamp, uuid } from "./columns.ts";
 import { collectorIdentity } from "./enrollment.ts";
 
-/** What core knows of an agent that speaks OpAMP, for its next poll and for other cores. Heartbeats on a socket do not write it. */
+/** An agent that speaks OpAMP, for its next poll and for other cores. Heartbeats on a socket do not write it. */
 export const opampAgent = table(
   "opamp_agent",
   {

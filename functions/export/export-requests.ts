@@ -225,7 +225,7 @@ export const encodeLogs = (envelopes: readonly StoredEnvelope[]): Uint8Array => 
   return request.finish();
 };
 
-/** What records of one block share. */
+/** The encoded names that records of one block share. */
 interface RecordNames {
   /** Returns the encoded attributes of a record. */
   attributesOf(attributes: StoredEnvelope["attributes"]): Uint8Array;

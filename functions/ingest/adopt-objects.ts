@@ -80,7 +80,7 @@ export interface AdopterNeeds extends Pick<QueueEventNeeds, "clock" | "entropy">
   log: Record<"info" | "warn" | "error", (fields: object, message: string) => void>;
 }
 
-/** What a host states of a queue when it opens it. */
+/** A queue as its host describes it when it opens it. */
 export interface QueueClaim extends QueueName {
   /** The sessions that the queue has had, as far as the host knows them. */
   sessionIds: readonly Uint8Array[];

@@ -1,4 +1,4 @@
-/** What adoption commits of an object: its blocks as frames whose data are in the object already, or are read from it. */
+/** The frames that adoption commits: an object's blocks, whose data stay in the object or are read from it. */
 import { ObjectChanged, type ObjectStore } from "#functions/objects/object-store.ts";
 import { BlockEncoding } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { ObjectBlock, ObjectQueue } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
@@ -20,7 +20,7 @@ export interface PlacedQueue {
   ackedThrough: bigint;
 }
 
-/** What reading an object uses. */
+/** The parts of core that read an object. */
 export interface FrameNeeds {
   store: Pick<ObjectStore, "read">;
   codec: Pick<BlockCodec, "decompress" | "digest">;

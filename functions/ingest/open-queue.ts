@@ -172,7 +172,7 @@ export const createQueueOpener = <Tx>({
   }: {
     open: Open;
     isDisconnected(): boolean;
-    /** What an object store has is in the database. */
+    /** The database has everything that the object stores have of the queue. */
     isRecovered: boolean;
   }): Promise<Decision> =>
     register.transaction(async (tx) => {

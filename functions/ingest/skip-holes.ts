@@ -11,7 +11,7 @@ import {
   sequencesOf,
 } from "./queue-events.ts";
 
-/** What no object has of a queue. */
+/** A range of a queue that no object has. */
 export interface Hole {
   queue: QueueName;
   /** An object continues the queue behind it. */

@@ -78,7 +78,7 @@ it("Q12: adopts nothing for a fork, for another host, or beyond what the host ha
   await restore();
   const before = await stored();
   const { recover } = (await startCore()).adopter;
-  // Of another history than the queue's, of a session that it never had, of what the host has not sent, and of another queue.
+  // Each claim has one fault: another history, an unknown session, records that were not sent, another queue.
   await recover([claimOf("a", 4, { sessionIds: [session(2)] })]);
   await recover([claimOf("a", 4, { sessionIds: [session(1), session(9)] })]);
   await recover([claimOf("a", 3)]);

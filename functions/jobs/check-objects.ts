@@ -53,7 +53,7 @@ interface CheckCore extends Pick<Core, "db" | "clock" | "entropy" | "log" | "obj
 }
 type CheckedStore = Pick<ObjectStore, "list" | "read">;
 
-/** What was lost with damaged objects. */
+/** Counts of what damaged objects had. */
 interface Recorded {
   objects: number;
   hosts: number;

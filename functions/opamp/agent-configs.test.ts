@@ -5,7 +5,7 @@ import { RemoteConfigStatusSchema } from "#proto/gen/opamp/v1/opamp_pb.js";
 import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { createRemoteConfigs, type DecidedAgent, decideAgentConfig } from "./agent-configs.ts";
-import type { ConfigState } from "./remote-config.ts";
+import { noConfigState } from "./remote-config.ts";
 
 const test = await useTestCore();
 const { admin, clock, core, db } = test;
@@ -26,16 +26,7 @@ const bad = await publish(2);
 /** A host that is assigned a config, and whose agent has said nothing yet. */
 const createAgent = async (deviceId: string) => {
   const { identityId, identity } = await enroll(deviceId, "ed25519", "otelcol");
-  let state: ConfigState = {
-    offeredConfigHash: null,
-    offeredAt: null,
-    appliedConfigHash: null,
-    appliedAt: null,
-    failedAssignmentId: null,
-    failedReason: null,
-    failedAt: null,
-    lastGoodConfigHash: null,
-  };
+  let state = noConfigState;
   return {
     identityId,
     assign: (config_id: string) =>

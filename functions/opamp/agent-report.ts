@@ -87,7 +87,7 @@ const platformOf = (attribute: ReadonlyMap<string, string>): string => {
   return v.is(Platform, platform) ? platform : `${unknown}/${unknown}`;
 };
 
-/** What the standard names of attributes say is no label. */
+/** Attributes that the conventions of OpenTelemetry define describe the host; they are no labels. */
 const ofStandard = /^(?:service|host|os|process|telemetry)\./;
 
 const labelsOf = ({ agentDescription }: AgentToServer): Labels =>

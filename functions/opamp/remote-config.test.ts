@@ -8,19 +8,10 @@ import {
   type ConfigFacts,
   type ConfigState,
   decideConfig,
+  noConfigState as none,
 } from "./remote-config.ts";
 
 const [a, b, c] = ["aa", "bb", "cc"].map((byte) => byte.repeat(32)) as [string, string, string];
-const none: ConfigState = {
-  offeredConfigHash: null,
-  offeredAt: null,
-  appliedConfigHash: null,
-  appliedAt: null,
-  failedAssignmentId: null,
-  failedReason: null,
-  failedAt: null,
-  lastGoodConfigHash: null,
-};
 const statuses = { unset: 0, applied: 1, applying: 2, failed: 3 };
 const statusOf = (status: keyof typeof statuses, hash: string, errorMessage = "") =>
   create(RemoteConfigStatusSchema, {

@@ -25,6 +25,18 @@ export interface ConfigState {
   lastGoodConfigHash: string | null;
 }
 
+/** The state of an agent that has been sent no config. */
+export const noConfigState: ConfigState = {
+  offeredConfigHash: null,
+  offeredAt: null,
+  appliedConfigHash: null,
+  appliedAt: null,
+  failedAssignmentId: null,
+  failedReason: null,
+  failedAt: null,
+  lastGoodConfigHash: null,
+};
+
 /** What is known of an agent when its config is decided. */
 export interface ConfigFacts {
   /** Milliseconds since the epoch. */

@@ -22,7 +22,7 @@ import { decideAgentConfig } from "./agent-configs.ts";
 import { agentReport, unhealthyReason } from "./agent-report.ts";
 import { effectiveConfigText } from "./effective-config.ts";
 import { mergeAgentMessage } from "./merge-message.ts";
-import type { ConfigDecision } from "./remote-config.ts";
+import { type ConfigDecision, noConfigState } from "./remote-config.ts";
 
 /** An agent, and what it has just sent; without a message, time has passed or core has something for it. */
 interface AgentUpdate {
@@ -106,14 +106,7 @@ const newAgent = {
   availableComponents: null,
   previousInstanceUid: null,
   previousInstanceAt: null,
-  offeredConfigHash: null,
-  offeredAt: null,
-  appliedConfigHash: null,
-  appliedAt: null,
-  failedAssignmentId: null,
-  failedReason: null,
-  failedAt: null,
-  lastGoodConfigHash: null,
+  ...noConfigState,
 };
 
 /** Returns what an agent has reported, without its effective config. */

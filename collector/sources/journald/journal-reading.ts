@@ -80,7 +80,7 @@ export const createJournalReading = (start: string, moved?: string | null) => {
   let isOwn = false;
   /** Whether the run has printed that one, or a copy: what is printed next follows it. */
   let isConnected = start === "";
-  /** The run goes on although a move may hide entries. */
+  /** A move may have hidden entries from this run, which continues. */
   let isMerged = false;
   /** That is counted as a gap. */
   let isTold = false;
