@@ -251,9 +251,9 @@ it("reads every other file, at its pace, beside one that cannot be read, and tha
   await files.expectCount(19_998);
   files.write(20_001, 20_002, "later.log");
   await files.expectCount(20_000);
-  expect(files.source?.warnings?.()).toMatchObject([
-    { code: "unreadable", path: files.log("broken.log") },
-  ]);
+  await expect
+    .poll(() => files.source?.warnings?.())
+    .toMatchObject([{ code: "unreadable", path: files.log("broken.log") }]);
   isBroken = false;
   await files.expectCount(20_002);
   expect(inOrder(files.texts())).toEqual(lines(1, 20_002));
