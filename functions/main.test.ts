@@ -210,7 +210,9 @@ it("check-config tries the object store, and core does not start with that of an
   const missing = { ...ingest, SVC_INGEST_STORE: `directory:${directory}/gone/telemetry` };
   const faulty = run(["check-config"], missing);
   expect(faulty.status).toBe(78);
-  expect(faulty.stderr).toContain("SVC_INGEST_STORE: the directory fails: it does not exist\n");
+  expect(faulty.stderr).toContain(
+    "SVC_INGEST_STORE: the folder that the directory is to be in does not exist\n",
+  );
   const { status, stdout } = run(["check-config"], { ...ingest, SVC_INGEST_STORE });
   expect([status, stdout]).toEqual([0, "configuration is valid\n"]);
   write("telemetry/svc-store.json", '{"database":"another"}');

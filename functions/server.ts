@@ -362,9 +362,10 @@ export const loadCoreFiles = async (config: CoreConfig, log: Log) => {
 
 const checkCoreStore = async ({ ingest }: CoreConfig) => {
   if (ingest === null || ingest.store.kind === "postgres") return [];
-  const { location, keys } = ingest.store;
+  const { retentionDays, store } = ingest;
   const { checkStore } = await import("./node/objects/open-store.ts");
-  return checkStore(location, { keys, clock: systemClock, entropy: systemEntropy });
+  const shared = { retentionDays, clock: systemClock, entropy: systemEntropy };
+  return checkStore(store.location, { ...shared, keys: store.keys });
 };
 
 type LoadedCore = Awaited<ReturnType<typeof loadCoreFiles>>;

@@ -7,7 +7,8 @@ import {
   ObjectStoreUnavailable,
 } from "./object-store.ts";
 
-const markerName = "svc-store.json";
+/** Names the database that a store belongs to. */
+export const markerName = "svc-store.json";
 const markerBytesMax = 4096;
 
 /** Reports a store that core must not use; the message says why. */

@@ -13,9 +13,13 @@ import { createS3Caller, type S3Needs, type S3Place, type S3Response } from "./s
 const namesMax = 1_000;
 const deletesAtOnce = 8;
 
+/** What a bucket with versions does to objects. */
+export const versionsHazard =
+  "the bucket keeps versions: objects that core deletes still use space";
+
 /** What headers of responses reveal about the bucket. */
 const hazardHeaders: Readonly<Record<string, string>> = {
-  "x-amz-version-id": "the bucket keeps versions: objects that core deletes still use space",
+  "x-amz-version-id": versionsHazard,
   "x-amz-expiration": "a rule of the bucket deletes objects: core must do that",
   "x-amz-object-lock-mode": "the bucket locks objects: core cannot delete them",
 };

@@ -42,8 +42,14 @@ export const createS3Model = (clock: { now(): number }) => {
     objects: new Map<string, Uint8Array>(),
     /** How far its clock is ahead. */
     aheadMs: 0,
-    /** Operations that the key may not do: `PUT`, `GET`, `DELETE`, `LIST`. */
+    /** Operations that the key may not do: `PUT`, `GET`, `DELETE`, `LIST`, and those of settings, as `versioning`. */
     denied: new Set<string>(),
+    /** The settings of the bucket, each with the elements in its document: as set, or as after creation. */
+    settings: new Map<string, string>(),
+    /** Settings that the server does not implement. */
+    unimplemented: new Set<string>(),
+    /** Whether the server knows settings; else it lists objects. */
+    hasSettings: true,
     hasBucket: true,
     /** Whether it knows `If-None-Match` of PUT. */
     isConditional: true,
@@ -61,26 +67,31 @@ export const createS3Model = (clock: { now(): number }) => {
     if (!state.hasBucket) return errorOf(404, "NoSuchBucket");
     if (state.denied.has(operation)) return errorOf(403, "AccessDenied");
     if (operation === "LIST") return listing(state, new URL(request.target, "http://s3"));
+    const setting = bucketSettings[operation];
+    if (setting) return settingOf(state, operation, setting);
     const { objects } = state;
+    const headers = headersOfObject(state);
     if (operation === "DELETE") {
       objects.delete(key);
       return { status: 204, headers: {}, body: textOf("") };
     }
     if (operation === "GET") {
       const response = partOf(objects.get(key), String(request.headers.range));
-      return { ...response, headers: { ...response.headers, ...state.objectHeaders } };
+      return { ...response, headers: { ...response.headers, ...headers } };
     }
     const condition = request.headers["if-none-match"];
     if (condition !== undefined && !state.isConditional) return errorOf(501, "NotImplemented");
     if (condition === "*" && objects.has(key)) return errorOf(412, "PreconditionFailed");
     objects.set(key, request.body.slice());
-    return { status: 200, headers: { ...state.objectHeaders }, body: textOf("") };
+    return { status: 200, headers, body: textOf("") };
   };
 
   const respond = (request: ModelRequest): ModelResponse | "hangs" | "lost" => {
-    const { pathname } = new URL(request.target, "http://s3");
+    const { pathname, searchParams } = new URL(request.target, "http://s3");
     const key = decodeURIComponent(pathname.slice(bucketPath.length));
-    const operation = key === "" ? "LIST" : request.method;
+    const setting = Object.keys(bucketSettings).find((name) => searchParams.has(name));
+    const ofBucket = (state.hasSettings && setting) || "LIST";
+    const operation = key === "" ? ofBucket : request.method;
     const fault = state.fault({ operation, key });
     if (fault === "hangs") return fault;
     if (fault === "lost-request") return "lost";
@@ -141,6 +152,34 @@ export const createS3Model = (clock: { now(): number }) => {
 
 /** What tests change of a model. */
 export type S3ModelState = ReturnType<typeof createS3Model>["state"];
+
+/** The document of each setting, and the error of a bucket without it; a bucket that never had versions has an empty document. */
+const bucketSettings: Readonly<Record<string, { root: string; absent: string | null }>> = {
+  versioning: { root: "VersioningConfiguration", absent: null },
+  "object-lock": {
+    root: "ObjectLockConfiguration",
+    absent: "ObjectLockConfigurationNotFoundError",
+  },
+  lifecycle: { root: "LifecycleConfiguration", absent: "NoSuchLifecycleConfiguration" },
+};
+
+const settingOf = (
+  { settings, unimplemented }: S3ModelState,
+  name: string,
+  { root, absent }: { root: string; absent: string | null },
+): ModelResponse => {
+  if (unimplemented.has(name)) return errorOf(501, "NotImplemented");
+  const elements = settings.get(name);
+  if (elements === undefined && absent !== null) return errorOf(404, absent);
+  const document = `<${root} xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${elements ?? ""}</${root}>`;
+  return { status: 200, headers: {}, body: textOf(document) };
+};
+
+/** A bucket with versions names that of each object. */
+const headersOfObject = ({ settings, objectHeaders }: S3ModelState): Record<string, string> => ({
+  ...(settings.get("versioning")?.includes("Enabled") && { "x-amz-version-id": "version-1" }),
+  ...objectHeaders,
+});
 
 const errorOf = (status: number, code: string): ModelResponse => ({
   status,

@@ -44,14 +44,13 @@ interface DirectoryNeeds {
 /** Opens the store of a directory, and creates that in an existing one. Throws `ObjectStoreUnavailable`. */
 export const openDirectoryStore = (path: string, needs: DirectoryNeeds): Promise<ObjectStore> =>
   withReason(async () => {
-    await mkdir(path, { mode: 0o700 }).catch(ignoring("EEXIST"));
+    await mkdir(path, { mode: 0o700 }).catch((error) => {
+      ignoring("EEXIST")(withoutParent(error));
+    });
     const root = await realpath(path);
     await syncFolder(dirname(root));
     const opened = await lstat(root);
-    if (opened.uid !== process.getuid?.() || (opened.mode & 0o022) !== 0)
-      throw new ObjectStoreUnavailable(
-        "the directory must belong to core's user, and group and world must not write it",
-      );
+    checkOwner(opened);
     const files = createFiles(root, opened, needs.entropy);
     await files.deleteUnfinished(needs.clock.now() - unfinishedMs);
     return {
@@ -63,10 +62,37 @@ export const openDirectoryStore = (path: string, needs: DirectoryNeeds): Promise
     };
   });
 
+/** Core creates no more than one folder, so that a file system that is not mounted is noticed. */
+const withoutParent = (error: unknown) =>
+  errorCode(error) === "ENOENT"
+    ? new ObjectStoreUnavailable("the folder that the directory is to be in does not exist")
+    : error;
+
+/** Throws unless core's user alone writes the directory. */
+const checkOwner = ({ uid, mode }: Stats) => {
+  const own = process.getuid?.();
+  if (uid !== own)
+    throw new ObjectStoreUnavailable(
+      `the directory belongs to the user ${uid}, and core runs as ${own}: run core as its owner, or change that`,
+    );
+  if ((mode & 0o022) !== 0)
+    throw new ObjectStoreUnavailable("group or world may write the directory: chmod go-w");
+};
+
+const isFull = "its disk is full";
 const reasons: Readonly<Record<string, string>> = {
-  ENOSPC: "its disk is full",
+  ENOSPC: isFull,
+  EDQUOT: "the quota of core's user is used up",
+  EROFS: "its file system is read-only",
+  EIO: "its disk fails",
+  ESTALE: "its file system was unmounted or replaced",
   EACCES: "core's user may not use it",
-  ENOENT: "it does not exist",
+  EPERM: "its file system forbids it: has it hard links?",
+  ENOTSUP: "its file system has no hard links",
+  EXDEV: "it is not on one file system",
+  ENOENT: "it does not exist, or is a link to what does not exist",
+  ENOTDIR: "it is a file, or its path has one",
+  ELOOP: "its path has symbolic links in a circle",
 };
 
 /** Turns errors of the file system into `ObjectStoreUnavailable`, without paths. */
@@ -173,7 +199,7 @@ const writeFile = async (path: string, parts: readonly Uint8Array[]) => {
     const { bytesWritten } = await file.writev(parts);
     // A full disk stores what fits.
     if (bytesWritten !== lengthOf(parts))
-      throw new ObjectStoreUnavailable(`the directory fails: ${reasons.ENOSPC}`);
+      throw new ObjectStoreUnavailable(`the directory fails: ${isFull}`);
     await file.sync();
   } finally {
     await file.close();
