@@ -30,6 +30,8 @@ export const opampAgent = table(
     /** The instance before the current one, and when it reported last: two that alternate are a clone. */
     previousInstanceUid: nullable.bytea(),
     previousInstanceAt: nullable.timestamp(),
+    /** The number before it fell, as after a restart; two agents with one `instance_uid` continue both. */
+    previousSequenceNum: nullable.bigint(),
     /** When an admin asked for a restart that core has not sent yet. */
     restartAskedAt: nullable.timestamp(),
     /** The first eight bytes of the digest of the host's report, the desired config of the last decision, and when to decide again. */

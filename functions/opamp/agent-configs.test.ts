@@ -32,7 +32,14 @@ const createAgent = async (deviceId: string) => {
     assign: (config_id: string) =>
       admin.put(`/v1/collector/identities/${identityId}/desired-config`, { config_id }),
     decide: async (seen: Partial<DecidedAgent> = {}) => {
-      const reported = { accepts: true, unhealthy: undefined, hasNewHealth: false, ...seen };
+      const reported = {
+        accepts: true,
+        unhealthy: undefined,
+        hasNewHealth: false,
+        mayLackOffer: false,
+        hasCommand: false,
+        ...seen,
+      };
       const decision = await db.transaction((tx) =>
         decideAgentConfig(core, tx, {
           status: undefined,

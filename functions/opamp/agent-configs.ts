@@ -21,7 +21,7 @@ import {
 
 /** An agent whose row the transaction has locked, and what it reports. */
 export interface DecidedAgent
-  extends Pick<ConfigFacts, "accepts" | "status" | "unhealthy" | "hasNewHealth"> {
+  extends Omit<ConfigFacts, "now" | "trialMs" | "desired" | "wasSilent"> {
   identityId: string;
   identity: string;
   state: ConfigState;

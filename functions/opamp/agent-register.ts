@@ -25,7 +25,7 @@ export interface LastMessage {
 export interface AgentOffer {
   remoteConfig?: AgentRemoteConfig;
   connectionSettings?: ConnectionSettingsOffers;
-  /** Another identity has an agent with this `instance_uid`. */
+  /** Another agent has this `instance_uid`. */
   isUidTaken?: boolean;
   /** Core has the hash of the agent's components, but not the components. */
   needsAvailableComponents?: boolean;
@@ -37,7 +37,7 @@ export interface AgentOffer {
 export interface AgentFile {
   /** Undefined before the first message. */
   last: LastMessage | undefined;
-  /** Stores what a message changes, and the host's report. */
+  /** Stores what a message changes, and the host's report. An agent that stops says so in its last message. */
   take(message: AgentToServer): Promise<AgentOffer>;
   /** Counts a heartbeat: of a poll for each, of a socket once in an interval. `sequenceNum` is that of a poll. */
   seen(sequenceNum?: bigint): Promise<AgentOffer>;
@@ -45,8 +45,6 @@ export interface AgentFile {
   review(): Promise<AgentOffer>;
   /** Returns a certificate for a request in PEM, as the renewal of the caller's. Throws a Problem. */
   sign(csrPem: string): Promise<ConnectionSettingsOffers>;
-  /** The agent stops. */
-  disconnected(): Promise<void>;
   /** Audits that two agents use this identity at the same time. */
   cloneSuspected(reason: string): Promise<void>;
 }
@@ -57,5 +55,5 @@ export interface AgentRegister {
   intervalSeconds: number;
   /** Returns the id of the caller's identity, or throws why it may not connect. */
   admit(caller: AgentCaller): Promise<string>;
-  open(caller: AgentCaller, identityId: string): Promise<AgentFile>;
+  open(caller: AgentCaller, identityId: string, of: { isPoll: boolean }): Promise<AgentFile>;
 }

@@ -56,7 +56,6 @@ const open = ({
       asked.push(csrPem);
       return create(ConnectionSettingsOffersSchema, { hash: instanceUid });
     },
-    disconnected: async () => void asked.push("disconnected"),
     cloneSuspected: async () => undefined,
   };
   const session = createAgentSession({
@@ -108,6 +107,21 @@ it.each([
     flags,
     instanceUid: message.instanceUid ?? instanceUid,
   });
+});
+
+it.each([
+  ["reviews what it has for an agent that reconnects", false, 5n, "review"],
+  ["waits for the full status of an agent that reconnects after a gap", false, 6n, undefined],
+  ["counts a poll", true, 5n, "seen"],
+  ["takes a poll after a gap, whose number another agent may have sent", true, 3n, 3n],
+])("%s", async (_, isPoll, sequenceNum, does) => {
+  const { send, asked, taken } = open({ last: { sequenceNum: 4n }, isPoll });
+  await send({ sequenceNum });
+  expect([...asked, ...taken.map((message) => message.sequenceNum)]).toEqual(
+    does === undefined ? [] : [does],
+  );
+  await send({ sequenceNum: sequenceNum + 1n });
+  expect(asked.filter((each) => each === "review")).toHaveLength(does === "review" ? 1 : 0);
 });
 
 it("requests the full status at most every ten seconds", async () => {
@@ -176,11 +190,11 @@ it("counts polls as heartbeats, and ignores custom messages", async () => {
   expect(asked).toEqual(["seen"]);
 });
 
-it("notes that an agent stops", async () => {
-  const { send, asked, taken } = open({ last: {} });
+it("notes that an agent stops, and offers it nothing", async () => {
+  const { send, taken } = open({ last: {}, offer: { needsAvailableComponents: true } });
   const message = create(AgentToServerSchema, { agentDisconnect: {} });
-  expect((await send({ ...message, instanceUid, sequenceNum: 1n })).errorResponse).toBeUndefined();
-  expect([asked, taken]).toEqual([["disconnected"], []]);
+  expect(await send({ ...message, instanceUid, sequenceNum: 1n })).toMatchObject({ flags: 0n });
+  expect(taken).toHaveLength(1);
 });
 
 it("offers nothing before the first message, and later only what there is", async () => {
@@ -199,13 +213,13 @@ it("keeps the parts that a message omits, and nothing of another instance", () =
     health: { healthy: true },
   });
   const second = create(AgentToServerSchema, { instanceUid, health: { healthy: false } });
-  const merged = mergeAgentMessage(first, second);
+  const merged = mergeAgentMessage(first, second, 0);
   expect(merged).toMatchObject({
     capabilities: 3n,
     agentDescription: first.agentDescription,
     health: { healthy: false },
   });
-  const restarted = mergeAgentMessage(first, { ...second, instanceUid: other });
+  const restarted = mergeAgentMessage(first, { ...second, instanceUid: other }, 0);
   expect([restarted.agentDescription, restarted.capabilities]).toEqual([undefined, 0n]);
 });
 

@@ -72,10 +72,12 @@ export const createAgentSession = (needs: SessionNeeds) => {
   let isFirst = true;
   let fullStatusAt = Number.NEGATIVE_INFINITY;
 
+  const isOfAnother = ({ instanceUid }: AgentToServer): boolean =>
+    last === undefined || !equalBytes(last.instanceUid, instanceUid);
   /** Reports whether core lacks parts of the agent's status after this message. */
   const lacksStatus = (message: AgentToServer): boolean => {
     if (message.agentDescription !== undefined) return false;
-    if (last === undefined || !equalBytes(last.instanceUid, message.instanceUid)) return true;
+    if (last === undefined || isOfAnother(message)) return true;
     // A poll and a heartbeat may have nothing but their `instance_uid`.
     const isBare = message.sequenceNum === 0n && !hasStatus(message);
     return !isBare && message.sequenceNum !== last.sequenceNum + 1n;
@@ -121,9 +123,13 @@ export const createAgentSession = (needs: SessionNeeds) => {
     return { newInstanceUid: uid };
   };
 
-  const take = async (message: AgentToServer): Promise<AgentOffer> => {
-    if (hasStatus(message)) return file.take(message);
-    return isPoll ? file.seen(message.sequenceNum) : {};
+  const take = async (message: AgentToServer, isGap: boolean): Promise<AgentOffer> => {
+    // The numbers of polls tell two agents apart, and an answer that was lost.
+    if (hasStatus(message) || message.agentDisconnect || (isPoll && isGap))
+      return file.take(message);
+    if (isPoll) return file.seen(message.sequenceNum);
+    // The connection before may have ended with an offer under way.
+    return isFirst && !isGap ? file.review() : {};
   };
   const process = async (message: AgentToServer): Promise<AgentAnswer> => {
     const { instanceUid, flags } = message;
@@ -133,12 +139,10 @@ export const createAgentSession = (needs: SessionNeeds) => {
     const lacks = lacksStatus(message);
     // Of an agent that core does not know, a part says nothing.
     const isUnknown = lacks && last === undefined;
+    const isGap = lacks && !isOfAnother(message);
     if (!isUnknown) note(message);
-    if (message.agentDisconnect) {
-      await file.disconnected();
-      return answerOf(instanceUid, {});
-    }
-    const offer = isUnknown ? {} : await take(message);
+    const offer = isUnknown ? {} : await take(message, isGap);
+    if (message.agentDisconnect) return answerOf(instanceUid, {});
     const csr = csrOf(message);
     if (csr !== undefined) offer.connectionSettings = await file.sign(csr);
     const flag =

@@ -17,7 +17,7 @@ let names = 0;
 const second = 1_000_000_000n;
 const uidOf = (byte: number) => new Uint8Array(16).fill(byte);
 
-/** Enrolls a host, and opens the file of its agent; `again` opens it as another core, or the next poll, does. */
+/** Enrolls a host, and opens the file of its agent on a socket; `again` opens it for another socket, and `poll` for the next poll. */
 const startAgent = async (kind: AgentKind = "otelcol") => {
   const host = await token.enroll(`agent-${++names}`, "p256", kind);
   const { identity, identityId } = host;
@@ -28,9 +28,12 @@ const startAgent = async (kind: AgentKind = "otelcol") => {
     remoteAddress: "192.0.2.7",
   };
   const admit = () => register.admit(caller);
-  const again = () => createAgentRegister(test.core).open(caller, identityId);
+  const open = (isPoll: boolean) =>
+    createAgentRegister(test.core).open(caller, identityId, { isPoll });
+  const again = () => open(false);
+  const poll = () => open(true);
   const row = async () => (await test.health(`identity=${encodeURIComponent(identity)}`)).items[0];
-  return { host, caller, identityId, admit, again, row, file: await again() };
+  return { host, caller, identityId, admit, again, poll, row, file: await again() };
 };
 const message = (over: MessageInitShape<typeof AgentToServerSchema> = {}) =>
   create(AgentToServerSchema, {
@@ -87,16 +90,31 @@ it("stores what an agent reports when it changes, and counts every heartbeat", a
   expect((await row())?.conditions).toHaveLength(1);
 });
 
+it("says of an agent that stops that it has disconnected, until it returns", async () => {
+  const { file, again, row } = await startAgent();
+  await file.take(message());
+  await clock.advance(5_000);
+  const agentDisconnect = {};
+  const stopping = { healthy: false, startTimeUnixNano: second, lastError: "shut down" };
+  const parts = { agentDescription: undefined, health: stopping };
+  await file.take(message({ sequenceNum: 2n, agentDisconnect, ...parts } as never));
+  const evidence = `component_unhealthy since ${clock.iso()}: disconnected by itself: shut down`;
+  expect((await row())?.conditions).toMatchObject([{ evidence }]);
+  await (await again()).take(message());
+  expect((await row())?.conditions).toEqual([]);
+});
+
 it("stores with the next heartbeat what it could not store", async () => {
-  const { caller, identityId, row } = await startAgent();
+  const { caller, identityId, row, again } = await startAgent();
   const away = test.database.connect();
   const heartbeats = { db: away.db };
-  const file = await createAgentRegister({ ...test.core, heartbeats }).open(caller, identityId);
+  const file = await createAgentRegister({ ...test.core, heartbeats }).open(caller, identityId, {
+    isPoll: false,
+  });
   await away.close();
   await expect(file.take(message())).rejects.toThrow();
   expect(await row()).toMatchObject({ last_heartbeat_at: null });
-  const next = await createAgentRegister(test.core).open(caller, identityId);
-  await next.seen();
+  await (await again()).seen();
   expect(await row()).toMatchObject({ last_heartbeat_at: clock.iso() });
 });
 
@@ -121,6 +139,45 @@ it("audits two instances that report in turn with one certificate, and finds an 
   expect(await late.file.take(message({ instanceUid: uidOf(102) }))).toMatchObject({
     isUidTaken: false,
   });
+});
+
+it("finds two agents that poll with one certificate and one instance_uid, by their numbers", async () => {
+  const { poll, host } = await startAgent();
+  const suspected = () => test.events(`target=${host.identityId}&action=identity.clone_suspected`);
+  const send = async (sequenceNum: bigint, over = {}) => {
+    const heartbeat = { agentDescription: undefined, health: undefined, ...over };
+    return (await poll()).take(message({ sequenceNum, ...heartbeat } as never));
+  };
+  await (await poll()).take(message({ sequenceNum: 100n }));
+  // A restart, an answer that was lost, and one message that was.
+  for (const sequenceNum of [1n, 2n, 2n, 4n, 5n])
+    expect(await send(sequenceNum)).toMatchObject({ isUidTaken: false });
+  expect(await suspected()).toEqual([]);
+  await send(102n);
+  await (await poll()).seen(103n);
+  await send(6n);
+  expect(await suspected()).toEqual([]);
+  expect(await send(104n)).toMatchObject({ isUidTaken: true });
+  expect(await suspected()).toHaveLength(1);
+});
+
+it("sends again what a lost connection, or a lost answer to a poll, did not deliver", async () => {
+  const { file, again, poll, identityId } = await startAgent();
+  await file.take(message());
+  const yaml =
+    "receivers: {nop: {}}\nexporters: {nop: {}}\nservice: {pipelines: {traces: {receivers: [nop], exporters: [nop]}}}\n";
+  const { body } = await test.admin.post("/v1/collector/configs", { kind: "otelcol", yaml });
+  await test.admin.post(`/v1/collector/configs/${body.id}/assignments`, {
+    identity_ids: [identityId],
+  });
+  const isOffered = ({ remoteConfig }: { remoteConfig?: unknown }) => remoteConfig !== undefined;
+  expect(isOffered(await file.review())).toBe(true);
+  expect(isOffered(await file.review())).toBe(false);
+  const next = await again();
+  expect(isOffered(await next.take(message({ sequenceNum: 2n })))).toBe(true);
+  expect(isOffered(await next.review())).toBe(false);
+  expect(isOffered(await (await poll()).take(message({ sequenceNum: 2n })))).toBe(true);
+  expect(isOffered(await (await poll()).take(message({ sequenceNum: 3n })))).toBe(false);
 });
 
 it("sends a restart that was requested once, and only to an agent that accepts it", async () => {

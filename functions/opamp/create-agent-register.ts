@@ -15,7 +15,7 @@ import {
 import { uuidv7 } from "#kit/entropy.ts";
 import type { AgentToServer } from "#proto/gen/opamp/v1/opamp_pb.js";
 import { createRemoteConfigs } from "./agent-configs.ts";
-import type { AgentCaller, AgentFile, AgentOffer, AgentRegister } from "./agent-register.ts";
+import type { AgentOffer, AgentRegister } from "./agent-register.ts";
 import { type SigningCore, signForAgent } from "./connection-settings.ts";
 import { statusOf, type UpdatedAgent, updateAgent } from "./update-agent.ts";
 
@@ -38,9 +38,10 @@ export const createAgentRegister = (core: AgentCore): AgentRegister => {
   const recordSequence = createSequenceRecorder(db);
   const remoteConfigOf = createRemoteConfigs(core);
 
-  const open = async (caller: AgentCaller, identityId: string): Promise<AgentFile> => {
+  const open: AgentRegister["open"] = async (caller, identityId, { isPoll }) => {
     const row = await findAgent(db, identityId);
     let known = row && decidedOf(row);
+    let mayLackOffer = !isPoll;
     const origin = () => ({ requestId: uuidv7(core), remoteAddress: caller.remoteAddress });
 
     const auditedClone = async (reason: string) => {
@@ -59,14 +60,24 @@ export const createAgentRegister = (core: AgentCore): AgentRegister => {
       await reports.store({ identityId, certificateId, remoteAddress, digest }, report);
     };
     const update = async (message?: AgentToServer): Promise<AgentOffer> => {
+      const isReconnected = mayLackOffer;
+      // Until this one is returned.
+      mayLackOffer = true;
       const updated = await db.transaction((tx) =>
-        updateAgent(core, tx, { identityId, identity: caller.identity, message }),
+        updateAgent(core, tx, {
+          identityId,
+          identity: caller.identity,
+          message,
+          isPoll,
+          isReconnected,
+        }),
       );
       if (updated === undefined) return {};
       await record(updated);
       known = decidedOf(updated.row);
       if (updated.isClone) await auditedClone("two agents report with one certificate in turn");
       const remoteConfig = updated.offer === null ? undefined : await remoteConfigOf(updated.offer);
+      mayLackOffer = false;
       const { isUidTaken, needsAvailableComponents, restart } = updated;
       return {
         isUidTaken,
@@ -102,7 +113,6 @@ export const createAgentRegister = (core: AgentCore): AgentRegister => {
         const isSame = (desiredConfig?.configHash ?? null) === desiredConfigHash;
         return outcome === "recorded" && isSame ? {} : update();
       },
-      disconnected: async () => undefined,
       cloneSuspected: auditedClone,
       async sign(csrPem) {
         const status = statusOf((await findAgent(db, identityId)) ?? { state: new Uint8Array() });

@@ -1,6 +1,11 @@
 import { create } from "@bufbuild/protobuf";
 import { equalBytes } from "#kit/bytes.ts";
-import { type AgentToServer, AgentToServerSchema } from "#proto/gen/opamp/v1/opamp_pb.js";
+import {
+  type AgentToServer,
+  AgentToServerSchema,
+  type ComponentHealth,
+  ComponentHealthSchema,
+} from "#proto/gen/opamp/v1/opamp_pb.js";
 
 /** The parts of a message that an agent omits while they are unchanged. */
 const statusParts = [
@@ -28,11 +33,12 @@ const csrBytesMax = 65_536;
 
 /**
  * Returns the status of an agent after a message: parts that the message omits stay as they were. Another `instance_uid` is another agent,
- * of which nothing is known yet.
+ * of which nothing is known yet. The health of one that disconnects says so; one that reports none stays without.
  */
 export const mergeAgentMessage = (
   known: AgentToServer | undefined,
   message: AgentToServer,
+  now: number,
 ): AgentToServer => {
   const { instanceUid, sequenceNum } = message;
   const before = known && equalBytes(known.instanceUid, instanceUid) ? known : undefined;
@@ -43,5 +49,14 @@ export const mergeAgentMessage = (
   });
   for (const part of statusParts)
     Object.assign(merged, { [part]: message[part] ?? before?.[part] });
+  if (message.agentDisconnect !== undefined && merged.health !== undefined)
+    merged.health = disconnected(merged.health, now);
   return merged;
 };
+
+const disconnected = ({ startTimeUnixNano, lastError }: ComponentHealth, now: number) =>
+  create(ComponentHealthSchema, {
+    startTimeUnixNano,
+    statusTimeUnixNano: BigInt(now) * 1_000_000n,
+    lastError: ["disconnected by itself", lastError].filter(Boolean).join(": "),
+  });

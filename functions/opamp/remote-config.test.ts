@@ -32,12 +32,14 @@ const agent = (start: Partial<ConfigState> = {}) => {
     unhealthy: undefined,
     hasNewHealth: false,
     wasSilent: false,
+    mayLackOffer: false,
+    hasCommand: false,
   };
   const step = (seconds: number, seen: Partial<ConfigFacts> = {}): ConfigDecision => {
     const hasNewHealth = "unhealthy" in seen;
     facts = { ...facts, ...seen, now: facts.now + seconds * 1000 };
     const decision = decideConfig(state, { ...facts, hasNewHealth });
-    facts = { ...facts, wasSilent: false };
+    facts = { ...facts, wasSilent: false, mayLackOffer: false, hasCommand: false };
     state = { ...state, ...decision.change };
     return decision;
   };
@@ -65,6 +67,22 @@ describe("the config of an OpAMP agent", () => {
     expect(step(1)).toMatchObject({ offer: a });
     const { lookAt } = step(0, { status: statusOf("applying", a) });
     expect([step(60).offer, lookAt]).toEqual([null, Number.POSITIVE_INFINITY]);
+  });
+
+  it("is offered again at once to an agent that may have missed the offer", () => {
+    const { step } = agent();
+    step(0, { desired: desired(a) });
+    expect(step(1, { mayLackOffer: true })).toMatchObject({ offer: a });
+    expect(step(1)).toMatchObject({ offer: null });
+    step(1, { status: statusOf("applied", a) });
+    expect(step(1, { mayLackOffer: true })).toMatchObject({ offer: null });
+  });
+
+  it("waits for a command, with which the agent would ignore it", () => {
+    const { step, state } = agent();
+    const { offer, lookAt } = step(1, { desired: desired(a), hasCommand: true });
+    expect([offer, lookAt, state().offeredAt]).toEqual([null, 1_000_000_001_000, null]);
+    expect(step(0)).toMatchObject({ offer: a });
   });
 
   it("is offered to no agent that does not accept one, and says so", () => {

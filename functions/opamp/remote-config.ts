@@ -3,7 +3,7 @@
  * keep a config that worked nor return to it: core does both for them. Invariants:
  * - A config becomes the last known good one when the agent has run it, healthy, for the trial's time.
  * - An assignment fails at most once. Until another one replaces it, the agent is offered its last known good config.
- * - A config is offered again after `reofferMs` at the earliest, so that an agent whose hash never settles costs little.
+ * - On one connection a config is offered again after `reofferMs` at the earliest, so that an agent whose hash never settles costs little.
  */
 import { type RemoteConfigStatus, RemoteConfigStatuses } from "#proto/gen/opamp/v1/opamp_pb.js";
 import type { HeartbeatReport } from "#proto/management/heartbeat.ts";
@@ -53,6 +53,10 @@ export interface ConfigFacts {
   hasNewHealth: boolean;
   /** Whether it was silent for the trial's time. */
   wasSilent: boolean;
+  /** Whether what core sent last may have been lost, as its connection is another since. */
+  mayLackOffer: boolean;
+  /** Whether core sends a command, with which the agent would ignore a config. */
+  hasCommand: boolean;
 }
 
 /** The decision on an agent's config. */
@@ -94,9 +98,12 @@ export const decideConfig = (state: ConfigState, facts: ConfigFacts): ConfigDeci
   const settled = withLastGood(judged, reported, facts);
   const target = targetOf(settled, facts);
   const isPending = target !== null && target !== reported.hash;
-  const isDue =
+  const isAwaited =
     isPending &&
-    (target !== settled.offeredConfigHash || facts.now - timeOf(settled.offeredAt) >= reofferMs);
+    (facts.mayLackOffer ||
+      target !== settled.offeredConfigHash ||
+      facts.now - timeOf(settled.offeredAt) >= reofferMs);
+  const isDue = isAwaited && !facts.hasCommand;
   const next = isDue
     ? { ...settled, offeredConfigHash: target, offeredAt: new Date(facts.now) }
     : settled;
@@ -106,7 +113,7 @@ export const decideConfig = (state: ConfigState, facts: ConfigFacts): ConfigDeci
     offer: isDue ? target : null,
     hasFailed: judged.failedAssignmentId !== null && judged !== applied,
     lookAt: Math.min(
-      isPending ? timeOf(next.offeredAt) + reofferMs : never,
+      isPending ? (isAwaited && !isDue ? facts.now : timeOf(next.offeredAt) + reofferMs) : never,
       isOnTrial(next, facts) ? timeOf(next.appliedAt) + facts.trialMs : never,
       hasFailedWith(next, facts) ? timeOf(next.failedAt) + facts.trialMs : never,
     ),

@@ -29,6 +29,10 @@ interface AgentUpdate {
   identityId: string;
   identity: string;
   message: AgentToServer | undefined;
+  /** Core has the numbers of all polls; of a socket, those of messages with news. */
+  isPoll: boolean;
+  /** Whether the agent may have missed what core sent last, as it has reconnected. */
+  isReconnected: boolean;
 }
 
 /** What core keeps of an agent from now on, and what follows. */
@@ -57,26 +61,30 @@ const sequenceMax = 2n ** 63n - 1n;
 export const updateAgent = async (
   core: ConfiguredCore,
   tx: Executor,
-  { identityId, identity, message }: AgentUpdate,
+  { identityId, identity, message, isPoll, isReconnected }: AgentUpdate,
 ): Promise<UpdatedAgent | undefined> => {
   const before = await lockAgent(tx, identityId);
   const known = before && statusOf(before);
-  const status = message ? mergeAgentMessage(known, message) : known;
+  const status = message ? mergeAgentMessage(known, message, core.clock.now()) : known;
   if (status === undefined) return undefined;
+  const sequenceNum = message ? sequenceOf(message) : 0n;
+  const restart = isRestartDue(before, status);
   const decision = await decideAgentConfig(core, tx, {
     identityId,
     identity,
     state: before ?? newAgent,
     accepts: hasCapability(status, AgentCapabilities.AgentCapabilities_AcceptsRemoteConfig),
     status: status.remoteConfigStatus,
-    unhealthy: unhealthyReason(status.health),
+    // That it stops is no fault of its config.
+    unhealthy: unhealthyReason((message?.agentDisconnect ? known : status)?.health),
     hasNewHealth: message?.health !== undefined,
+    // A message comes again when its answer was lost.
+    mayLackOffer: isReconnected || (sequenceNum !== 0n && sequenceNum === before?.sequenceNum),
+    hasCommand: restart,
   });
   const report = agentReport(status, reportedConfig(decision));
-  const instance = instanceOf(before, status, core.clock.now());
-  const restart =
-    (before?.restartAskedAt ?? null) !== null &&
-    hasCapability(status, AgentCapabilities.AgentCapabilities_AcceptsRestartCommand);
+  const { instanceUid } = status;
+  const instance = instanceOf(before, { instanceUid, sequenceNum, isPoll }, core.clock.now());
   const row = {
     ...(before ?? newAgent),
     ...instance.change,
@@ -96,16 +104,20 @@ export const updateAgent = async (
     offer: decision.offer,
     restart,
     isClone: instance.isClone,
-    isUidTaken: instance.isNew && (await isInstanceUsed(tx, { ...row, since: staleBefore(core) })),
+    isUidTaken: instance.isNew
+      ? await isInstanceUsed(tx, { ...row, since: staleBefore(core) })
+      : instance.isClone,
     needsAvailableComponents: lacksComponents(row, status),
   };
 };
 
 const newAgent = {
+  sequenceNum: 0n,
   effectiveConfig: null,
   availableComponents: null,
   previousInstanceUid: null,
   previousInstanceAt: null,
+  previousSequenceNum: null,
   ...noConfigState,
 };
 
@@ -116,6 +128,10 @@ export const statusOf = ({ state }: Pick<OpampAgentRow, "state">): AgentToServer
 const hasCapability = ({ capabilities }: AgentToServer, capability: AgentCapabilities): boolean =>
   (capabilities & BigInt(capability)) !== 0n;
 
+const isRestartDue = (before: OpampAgentRow | undefined, status: AgentToServer): boolean =>
+  (before?.restartAskedAt ?? null) !== null &&
+  hasCapability(status, AgentCapabilities.AgentCapabilities_AcceptsRestartCommand);
+
 const reportedConfig = ({ config }: ConfigDecision): HostReport["config"] => ({
   ...config,
   errors: [...config.errors],
@@ -124,23 +140,49 @@ const reportedConfig = ({ config }: ConfigDecision): HostReport["config"] => ({
 const staleBefore = ({ config, clock }: ConfiguredCore): Date =>
   new Date(clock.now() - fleetThresholds(config).staleAfterSeconds * 1000);
 
-/** Decides whether another instance reports than before, and whether the one before it has come back. */
+/** Returns the number of a message as the database holds it; 0 for none. */
+const sequenceOf = ({ sequenceNum }: AgentToServer): bigint =>
+  sequenceNum > sequenceMax ? sequenceMax : sequenceNum;
+
+/**
+ * Decides whether another instance reports than before, and whether the one before it has come back: with its `instance_uid` or, if two that
+ * poll have the same, with the number after its last.
+ */
 const instanceOf = (
   before: OpampAgentRow | undefined,
-  { instanceUid }: AgentToServer,
+  {
+    instanceUid,
+    sequenceNum,
+    isPoll,
+  }: Pick<OpampAgentRow, "instanceUid" | "sequenceNum"> & Pick<AgentUpdate, "isPoll">,
   now: number,
 ) => {
-  if (before && equalBytes(before.instanceUid, instanceUid))
-    return { isNew: false, isClone: false, change: { instanceUid } };
-  const { previousInstanceUid = null, previousInstanceAt = null } = before ?? {};
-  const isBack = previousInstanceUid !== null && equalBytes(previousInstanceUid, instanceUid);
+  const isNew = before === undefined || !equalBytes(before.instanceUid, instanceUid);
+  const {
+    previousInstanceUid = null,
+    previousInstanceAt = null,
+    previousSequenceNum = null,
+  } = before ?? {};
+  const isBack = isNew
+    ? previousInstanceUid !== null && equalBytes(previousInstanceUid, instanceUid)
+    : isPoll &&
+      previousSequenceNum !== null &&
+      sequenceNum === previousSequenceNum + 1n &&
+      sequenceNum !== before.sequenceNum + 1n;
+  const isRestart = isPoll && !isNew && sequenceNum !== 0n && sequenceNum < before.sequenceNum;
+  const since = { previousInstanceAt: before ? new Date(now) : null };
   return {
-    isNew: true,
+    isNew,
     isClone: isBack && now - (previousInstanceAt?.getTime() ?? 0) <= cloneMs,
     change: {
       instanceUid,
-      previousInstanceUid: before?.instanceUid ?? null,
-      previousInstanceAt: before ? new Date(now) : null,
+      ...(isNew && {
+        ...since,
+        previousInstanceUid: before?.instanceUid ?? null,
+        previousSequenceNum: null,
+      }),
+      ...(isRestart && { ...since, previousSequenceNum: before.sequenceNum }),
+      ...(sequenceNum !== 0n && { sequenceNum }),
     },
   };
 };
@@ -149,7 +191,6 @@ const instanceOf = (
 const statusChange = (status: AgentToServer, message: AgentToServer | undefined) => {
   const components = message?.availableComponents && componentNames(message.availableComponents);
   return {
-    sequenceNum: status.sequenceNum > sequenceMax ? sequenceMax : status.sequenceNum,
     state: encodeState(status),
     ...(message?.effectiveConfig && {
       effectiveConfig: effectiveConfigText(message.effectiveConfig),

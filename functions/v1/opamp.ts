@@ -79,7 +79,7 @@ export const agentRoute = (
       const session = createAgentSession({
         ...core,
         identity: caller.identity,
-        file: await register.open(caller, identityId),
+        file: await register.open(caller, identityId, { isPoll: true }),
         turns,
         isPoll: true,
         onFailure: (err) => core.log.error({ err }, "a message of an agent failed"),

@@ -65,7 +65,6 @@ const register = (over: Partial<AgentFile> = {}): AgentRegister => ({
       asked.push(csrPem);
       return create(ConnectionSettingsOffersSchema, {});
     },
-    disconnected: async () => void asked.push("disconnected"),
     cloneSuspected: async (reason) => void asked.push(reason),
     ...over,
   }),

@@ -58,6 +58,7 @@ export const createAgentSockets = (needs: AgentSocketNeeds) => {
     const file = await register.open(
       { ...caller, remoteAddress: connection?.remoteAddress ?? "" },
       identityId,
+      { isPoll: false },
     );
     const shared = { identity, file, turns, clock, entropy, onFailure };
     return { identityId, session: createAgentSession({ ...shared, isPoll: false }) };

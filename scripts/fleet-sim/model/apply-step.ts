@@ -84,7 +84,7 @@ const poll = async (host: ModelHost, number: number): Promise<string> => {
     remoteAddress: modelOrigin.remoteAddress,
   };
   try {
-    const file = await register.open(caller, await register.admit(caller));
+    const file = await register.open(caller, await register.admit(caller), { isPoll: true });
     const { receive } = createAgentSession({
       ...core,
       identity: caller.identity,

@@ -1,0 +1,1 @@
+ALTER TABLE "opamp_agent" ADD COLUMN "previous_sequence_num" bigint;
