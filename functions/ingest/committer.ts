@@ -16,7 +16,7 @@
  * - The committer has no bound of its own: the caller's byte budget bounds what is pending.
  *
  * With an object store, which takes longer for an object than the database for its rows, batches are larger: one begins when enough bytes
- * wait, or the oldest frame has waited for `objectPace.waitMs`. More of them run at once.
+ * wait, or `objectPace.intervalMs` after the last one began. More of them run at once.
  */
 
 import { LRUCache } from "lru-cache";
@@ -84,8 +84,8 @@ type CommitterState =
 
 /** When batches begin and when they are late. */
 interface Pace {
-  /** How long frames wait for others; 0: until a batch may begin. */
-  waitMs: number;
+  /** A smaller batch begins only so long after the last one began; 0: when no other runs. */
+  intervalMs: number;
   /** From here on another batch is worth its transaction, or its object. */
   parallelBytesMin: number;
   bytesMax: number;
@@ -100,7 +100,7 @@ interface Pace {
 
 /** Two batches run at once, so that one fills while the other is flushed to disk. */
 const rowPace: Pace = {
-  waitMs: 0,
+  intervalMs: 0,
   parallelBytesMin: 1536 * 1024,
   bytesMax: 16 * 1024 * 1024,
   connections: 2,
@@ -111,7 +111,7 @@ const rowPace: Pace = {
 
 /** A store may need seconds for an object, and repeats a request that failed. */
 const objectPace: Pace = {
-  waitMs: 200,
+  intervalMs: 200,
   parallelBytesMin: 8 * 1024 * 1024,
   bytesMax: 16 * 1024 * 1024,
   connections: 4,
@@ -147,7 +147,7 @@ export const createCommitter = (options: CommitterOptions) => {
   });
   const attempt = createAttempt(options, pool, limit, expected);
   let state: CommitterState = { name: "committing" };
-  const linger = createLinger(clock, pace, () => pump());
+  const interval = createInterval(clock, pace, () => pump());
 
   const putBack = ({ frames, keys }: FrameGroup) => {
     forgetCursors(expected, keys);
@@ -163,13 +163,12 @@ export const createCommitter = (options: CommitterOptions) => {
   };
 
   const pump = () => {
-    while (mayBegin(batches, pace, waiting, linger.isOver() || state.name === "closing")) {
+    while (mayBegin(batches, pace, waiting, interval.isOver() || state.name === "closing")) {
       const frames = waiting.removeBatch();
       if (frames.length === 0) break;
-      linger.restart();
+      interval.begin();
       begin(beginBatch(frames, expected, batches, clock));
     }
-    if (!waiting.isEmpty()) linger.begin();
     if (state.name === "closing" && batches.size === 0 && waiting.isEmpty()) state.drained();
   };
   const begin = (batch: Batch) => {
@@ -318,25 +317,24 @@ const paceOf = ({
   };
 };
 
-/** Creates the wait of frames for others: it begins with the first frame, and is over after `waitMs`. */
-const createLinger = (clock: Clock, { waitMs }: Pick<Pace, "waitMs">, onOver: () => void) => {
-  let isOver = waitMs === 0;
-  let cancel: (() => void) | undefined;
+/** Creates the interval between batches, which each of them begins anew; it is over before the first. */
+const createInterval = (
+  clock: Clock,
+  { intervalMs }: Pick<Pace, "intervalMs">,
+  onOver: () => void,
+) => {
+  let isOver = true;
+  let cancel = () => {};
   return {
     isOver: () => isOver,
     begin() {
-      if (isOver || cancel) return;
-      cancel = callAfter(clock, waitMs, () => {
-        cancel = undefined;
+      cancel();
+      if (intervalMs === 0) return;
+      isOver = false;
+      cancel = callAfter(clock, intervalMs, () => {
         isOver = true;
         onOver();
       });
-    },
-    /** Begins anew with the next frame. */
-    restart() {
-      cancel?.();
-      cancel = undefined;
-      isOver = waitMs === 0;
     },
   };
 };
@@ -344,9 +342,9 @@ const createLinger = (clock: Clock, { waitMs }: Pick<Pace, "waitMs">, onOver: ()
 /** Reports whether another batch may begin: see the invariants. */
 const mayBegin = (
   batches: ReadonlySet<Batch>,
-  { waitMs, connections, parallelBytesMin }: Pace,
+  { intervalMs, connections, parallelBytesMin }: Pace,
   waiting: Pick<WaitingFrames, "bytes">,
-  isWaitOver: boolean,
+  isIntervalOver: boolean,
 ) => {
   let moving = 0;
   let isSlow = false;
@@ -356,7 +354,7 @@ const mayBegin = (
   }
   if (moving >= connections || batches.size >= commitConnectionsMax) return false;
   if (waiting.bytes() >= parallelBytesMin) return true;
-  return isWaitOver && (waitMs > 0 || moving === 0 || isSlow);
+  return isIntervalOver && (intervalMs > 0 || moving === 0 || isSlow);
 };
 
 const settle = (frames: FrameGroup["frames"], outcomes: readonly FrameOutcome[]) => {

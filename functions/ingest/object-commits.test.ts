@@ -75,7 +75,9 @@ const states = () =>
 
 it("commits the frames of several hosts with their data in one object that describes them", async () => {
   const committer = await start();
-  const outcomes = await Promise.all([
+  // The first has an object of its own.
+  const [, ...outcomes] = await Promise.all([
+    committer.commit(frame("c", 1, "zero"), 1),
     committer.commit(frame("a", 1, "one"), 1),
     committer.commit(frame("b", 1, "two".repeat(5_000)), 1),
     committer.commit(frame("a", 2, "three"), 1),
@@ -85,13 +87,16 @@ it("commits the frames of several hosts with their data in one object that descr
     ["committed", 1n],
     ["committed", 2n],
   ]);
-  expect(await stored()).toEqual(["a 1 one", "a 2 thre", "b 1 twot"]);
-  expect(await states()).toEqual([{ id: 1, state: 1 }]);
-  const [name = "", ...others] = store.objects.keys();
+  expect(await stored()).toEqual(["a 1 one", "a 2 thre", "b 1 twot", "c 1 zero"]);
+  expect(await states()).toEqual([
+    { id: 1, state: 1 },
+    { id: 2, state: 1 },
+  ]);
+  const [, name = "", ...others] = store.objects.keys();
   expect(others).toEqual([]);
-  expect(store.reads).toHaveLength(1);
+  expect(store.reads).toHaveLength(2);
   const footer = await readFooter(store, name);
-  expect(footer).toMatchObject({ lineage: "test", objectId: 1n });
+  expect(footer).toMatchObject({ lineage: "test", objectId: 2n });
   expect(
     footer.queues.map(({ hostId, previousCursor, cursor, settled, blocks }) => ({
       hostId,
@@ -147,37 +152,61 @@ it("joins the compressed frames of a queue in one block of an object", async () 
     const plain = frame("a", sequence, payload);
     return { ...plain, run: compressRun(plain.run) };
   };
+  // The first has an object of its own.
   await Promise.all([
-    committer.commit(compressed(1, "one"), 1),
-    committer.commit(compressed(2, "two"), 1),
-    committer.commit(frame("a", 3, "three"), 1),
+    committer.commit(frame("a", 1, "zero"), 1),
+    committer.commit(compressed(2, "one"), 1),
+    committer.commit(compressed(3, "two"), 1),
+    committer.commit(frame("a", 4, "three"), 1),
   ]);
-  expect(await stored()).toEqual(["a 1 one", "a 2 two", "a 3 thre"]);
+  expect(await stored()).toEqual(["a 1 zero", "a 2 one", "a 3 two", "a 4 thre"]);
   const rows = await connection.sql`
     select last_sequence::int as last, envelopes from ingest_block order by 1`;
   expect(rows).toEqual([
-    { last: 2, envelopes: 2 },
-    { last: 3, envelopes: 1 },
+    { last: 1, envelopes: 1 },
+    { last: 3, envelopes: 2 },
+    { last: 4, envelopes: 1 },
   ]);
 });
 
-it("writes an object 200 ms after the oldest frame, or once 8 MB wait", async () => {
+it("writes an object at once after an idle while, else 200 ms after the last one began or once 8 MB wait", async () => {
   const clock = createTestClock();
   const batches: number[] = [];
   const committer = await start({
     clock,
     observe: { batch: ({ frames }) => batches.push(frames) },
   });
-  const first = committer.commit(frame("a", 1), 1);
-  await clock.advance(100);
+  await committer.commit(frame("a", 1), 1);
   const second = committer.commit(frame("b", 1), 1);
-  await clock.advance(99);
-  expect(store.objects.size).toBe(0);
-  await clock.advance(1);
-  await Promise.all([first, second]);
+  await clock.advance(150);
   const third = committer.commit(frame("c", 1), 1);
-  await Promise.all([third, committer.commit(frame("d", 1), objectBytes)]);
-  expect(batches).toEqual([2, 2]);
+  await clock.advance(49);
+  expect(store.objects.size).toBe(1);
+  await clock.advance(1);
+  await Promise.all([second, third]);
+  const fourth = committer.commit(frame("d", 1), 1);
+  await Promise.all([fourth, committer.commit(frame("e", 1), objectBytes)]);
+  // The interval began anew with the last object.
+  const sixth = committer.commit(frame("f", 1), 1);
+  await clock.advance(199);
+  expect(store.objects.size).toBe(3);
+  await clock.advance(1);
+  await sixth;
+  await clock.advance(1_000);
+  await committer.commit(frame("g", 1), 1);
+  expect(batches).toEqual([1, 2, 2, 1, 1]);
+});
+
+it("writes at most five objects a second from hosts that send a little all the time", async () => {
+  const clock = createTestClock();
+  const committer = await start({ clock });
+  const sent: Promise<unknown>[] = [];
+  for (let at = 0; at < 2_000; at += 20) {
+    sent.push(committer.commit(frame(`h${at}`, 1), 1));
+    await clock.advance(20);
+  }
+  await Promise.all(sent);
+  expect(store.objects.size).toBeLessThanOrEqual(11);
 });
 
 it("writes each batch of a queue once, although a later one is written first", async () => {
@@ -260,7 +289,6 @@ it("rejects frames while the store is unavailable, and is not ready until an obj
     throw new ObjectStoreUnavailable("it is away");
   };
   const refused = committer.commit(frame("a", 1), 1).catch((cause: unknown) => cause);
-  await clock.advance(200);
   expect(await refused).toMatchObject({ code: "database_unavailable" });
   const isHealthy = () => committer.health().healthy;
   expect(isHealthy()).toBe(false);
@@ -275,9 +303,7 @@ it("rejects frames while the store is unavailable, and is not ready until an obj
     expect(isHealthy()).toBe(false);
   }
   await expect.poll(() => clock.advance(500).then(isHealthy)).toBe(true);
-  const again = committer.commit(frame("a", 1), 1);
-  await clock.advance(200);
-  await again;
+  await committer.commit(frame("a", 1), 1);
   expect(await stored()).toEqual(["a 1 p"]);
 });
 
