@@ -195,8 +195,8 @@ interface Pass {
   waiting: number;
   /** Where queues may continue behind what no object has. */
   holes: Map<string, Hole>;
-  /** Queues of which objects have parts that wait for their hosts. */
-  fenced: Set<string>;
+  /** Queues of which objects have parts that wait for their hosts, or for other queues of their objects. */
+  waitingParts: Set<string>;
 }
 
 /** More holes wait for the next pass. */
@@ -220,7 +220,13 @@ const adoptAll = async (needs: AdoptionRun): Promise<number> => {
   try {
     await lockAdoption(client, needs.clock);
     for (let isLast = false; ; ) {
-      const pass: Pass = { isLast, adopted: 0, waiting: 0, holes: new Map(), fenced: new Set() };
+      const pass: Pass = {
+        isLast,
+        adopted: 0,
+        waiting: 0,
+        holes: new Map(),
+        waitingParts: new Set(),
+      };
       for await (const objects of unsettledPages(needs.db))
         await adoptPage({ ...needs, client, report }, objects, pass);
       if (pass.waiting === 0 || isLast) return pass.waiting;
@@ -323,9 +329,11 @@ const tryToAdopt = async (needs: ConnectedRun, found: FoundObject): Promise<bool
     return true;
   }
   const open = queues.filter(({ isFenced }) => !isFenced);
-  for (const { queue, isFenced } of queues)
-    if (isFenced && !object.isLong && pass.fenced.size < queuesMax)
-      pass.fenced.add(queueKey(queue));
+  if (!object.isLong)
+    noteWaiting(
+      pass,
+      queues.filter(({ isFenced }) => isFenced),
+    );
   const isAhead = ({ queue, cursor }: PlacedQueue) => queue.previousCursor > cursor;
   const ahead = open.filter(isAhead);
   const next = open.filter((each) => !isAhead(each));
@@ -338,6 +346,10 @@ const tryToAdopt = async (needs: ConnectedRun, found: FoundObject): Promise<bool
         needs.report.left(describeQueuePart(each), "no object has what comes before it");
     // The hosts of these do not have them any more; those of others may claim theirs within a day.
     const ready = next.filter(({ ackedThrough }) => ackedThrough > 0n || isSettled);
+    noteWaiting(
+      pass,
+      next.filter((each) => !ready.includes(each)),
+    );
     return ready.length === 0 || adoptQueues(needs, found, { next: ready, isCopied: true });
   }
   return adoptQueues(needs, found, { next, isCopied: false });
@@ -414,10 +426,16 @@ const ackedOf = (
 };
 
 /** Returns the holes before which no object has anything. */
-const openHoles = ({ holes, fenced }: Pass): Hole[] =>
-  fenced.size === queuesMax
+const openHoles = ({ holes, waitingParts }: Pass): Hole[] =>
+  waitingParts.size === queuesMax
     ? []
-    : [...holes].flatMap(([key, hole]) => (fenced.has(key) ? [] : [hole]));
+    : [...holes].flatMap(([key, hole]) => (waitingParts.has(key) ? [] : [hole]));
+
+/** Notes queues of which an object has a part that waits. */
+const noteWaiting = ({ waitingParts }: Pass, queues: readonly PlacedQueue[]) => {
+  for (const { queue } of queues)
+    if (waitingParts.size < queuesMax) waitingParts.add(queueKey(queue));
+};
 
 /** Notes that nothing before an object's part of a queue was found yet, and through where that was committed. */
 const noteHole = (

@@ -18,13 +18,16 @@ const claimOf = (hostId: string, acked: number, more: Partial<QueueClaim> = {}):
   ...more,
 });
 
-/** Writes an object of two hosts' queues that begins behind `previous`, as a core does that has not committed it. */
+/** A host, and what an object has of its queue: behind a sequence, and up to one. */
+type Part = readonly [hostId: string, previous: number, last: number];
+
+/** Writes an object, as a core does that has not committed it. */
 const writeObject = async (
   core: Awaited<ReturnType<typeof startCore>>,
-  hosts: readonly string[],
-  { previous, last, isSettled = false }: { previous: number; last: number; isSettled?: boolean },
+  parts: readonly Part[],
+  { isSettled = false } = {},
 ) => {
-  const queues = hosts.map((hostId) => ({
+  const queues = parts.map(([hostId, previous, last]) => ({
     hostId,
     queueHex: queueId.toHex(),
     initial: BigInt(previous),
@@ -98,7 +101,10 @@ it("K11: adopts what follows a missing object where a host knows that it was ack
     [4, 6],
     [6, 8],
   ] as const)
-    await writeObject(core, ["a", "offline"], { previous, last });
+    await writeObject(core, [
+      ["a", previous, last],
+      ["offline", previous, last],
+    ]);
   await restore();
   await core.adopter.recover();
   expect(await cursors()).toContain("a 2");
@@ -111,12 +117,34 @@ it("K11: skips what no object has only up to the first object behind it", async 
   const core = await startCore();
   await send(core, "a", 0, 2);
   const restore = await dump();
-  await writeObject(core, ["a"], { previous: 4, last: 6 });
-  await writeObject(core, ["a"], { previous: 6, last: 8, isSettled: true });
+  await writeObject(core, [["a", 4, 6]]);
+  await writeObject(core, [["a", 6, 8]], { isSettled: true });
   await restore();
   await core.adopter.recover();
   expect(await cursors()).toEqual(["a 8"]);
   expect(await gaps()).toEqual([{ host: "a", from: "3", through: "4" }]);
+});
+
+it("K11: takes nothing of a queue for missing that waits for another queue of its object", async () => {
+  const core = await startCore();
+  await send(core, "a", 0, 2);
+  const restore = await dump();
+  // The object before this one is missing.
+  await writeObject(
+    core,
+    [
+      ["a", 4, 6],
+      ["b", 0, 2],
+    ],
+    { isSettled: true },
+  );
+  await writeObject(core, [["b", 2, 4]], { isSettled: true });
+  await restore();
+  await core.adopter.recover();
+  expect(await test.counts()).toMatchObject([
+    { host_id: "a", cursor: "6", range_rejected: "2", range_lost: "2" },
+    { host_id: "b", cursor: "4", range_rejected: "4", range_lost: "0" },
+  ]);
 });
 
 it("K11: takes nothing for missing that an object has whose name is not an hour old", async () => {
