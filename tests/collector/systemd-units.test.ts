@@ -3,9 +3,11 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
 import { expect, it } from "vitest";
+import { writeSupervisedAgent } from "#collector/commands/supervised-agent.ts";
 import { programNames } from "#scripts/bundle/bundle-programs.ts";
 import { parseWebConfig } from "#ui/bff/config.ts";
 import { blockOf } from "../documents/support/documented-block.ts";
+import { createTestCollectorEnv } from "../fakes/collector-env.ts";
 import { newFolder } from "../support/new-folder.ts";
 
 /* The units of docs/install.md. That of the collector is tested with its package. */
@@ -56,3 +58,20 @@ it.skipIf(!hasAnalyze).each(units)(
     expect(rated.status, rated.stdout).toBe(0);
   },
 );
+
+it.skipIf(!hasAnalyze)("systemd accepts the units that renew an agent's certificate", async () => {
+  const configDir = newFolder();
+  const paths = { configDir, identity: configDir, ingestCa: "ca.pem", data: configDir };
+  await writeSupervisedAgent(
+    { paths, ingest: "core.test:8443" } as never,
+    createTestCollectorEnv(),
+  );
+  const units = ["service", "timer"].map((kind) => join(configDir, `svc-opamp-renew.${kind}`));
+  for (const unit of units)
+    writeFileSync(unit, readFileSync(unit, "utf8").replace("/usr/bin/svc-collector", "/bin/true"));
+  const verified = spawnSync("systemd-analyze", ["verify", ...units], {
+    encoding: "utf8",
+    timeout: 60_000,
+  });
+  expect([verified.status, verified.stderr]).toEqual([0, ""]);
+});

@@ -231,6 +231,15 @@ const webSocketFrame = fc
     Buffer.of(first, masked | (length ?? payload.length), 0, 0, 0, 0, ...payload),
   );
 
+it("refuses a WebSocket outside of ingest, where agents poll through a proxy", async () => {
+  const received = await exchange(connect(ports.core, "127.0.0.1"), Buffer.from(upgrade), (so) =>
+    so.includes("}"),
+  );
+  expect(received.toString()).toMatch(
+    /^HTTP\/1.1 405 .*\r\nallow: POST\r\n.*"method_not_allowed"/s,
+  );
+});
+
 it("W1: no frame of a WebSocket ends ingest", { timeout }, async () => {
   const frames = fc.array(webSocketFrame, { minLength: 1, maxLength: 8 });
   const samples = fc.sample(frames, { seed, numRuns: runs }).values();

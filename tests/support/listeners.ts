@@ -34,7 +34,6 @@ const forgetfulRegister: AgentRegister = {
     seen: async () => ({}),
     review: async () => ({}),
     sign: () => Promise.reject(new Error("it signs nothing")),
-    disconnected: async () => undefined,
     cloneSuspected: async () => undefined,
   }),
 };
