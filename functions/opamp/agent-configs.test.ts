@@ -35,7 +35,7 @@ const createAgent = async (deviceId: string) => {
       const reported = {
         accepts: true,
         unhealthy: undefined,
-        hasNewHealth: false,
+        hasNewError: false,
         mayLackOffer: false,
         hasCommand: false,
         ...seen,

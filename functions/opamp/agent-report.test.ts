@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import type { ComponentHealthSchema } from "#proto/gen/opamp/v1/opamp_pb.js";
 import { AgentToServerSchema } from "#proto/gen/opamp/v1/opamp_pb.js";
 import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
-import { agentReport, unhealthyReason } from "./agent-report.ts";
+import { agentReport, namesError, unhealthyReason } from "./agent-report.ts";
 import { effectiveConfigText } from "./effective-config.ts";
 
 type Health = MessageInitShape<typeof ComponentHealthSchema>;
@@ -107,6 +107,24 @@ it("names the innermost unhealthy components, since when, and none while the age
   expect(
     reportOf({}, {}, { ...started, componentHealthMap: many }).conditions.length,
   ).toBeLessThanOrEqual(20);
+});
+
+it("finds errors in a health, and none while the agent starts or stops", () => {
+  const part = (health: Health) => ({
+    componentHealthMap: { a: { componentHealthMap: { b: health } } },
+  });
+  const rows: [Health, boolean][] = [
+    [{}, false],
+    [{ status: "StatusStopping", ...part({ status: "StatusStopped" }) }, false],
+    [{ lastError: "Supervisor is shutdown" }, false],
+    [{ lastError: "exit code 1" }, true],
+    [part({ lastError: "connection refused" }), true],
+    [part({ status: "StatusFatalError" }), true],
+  ];
+  for (const [health, expected] of rows) {
+    const sent = describe({}, {}, health).health;
+    expect(sent && namesError(sent), JSON.stringify(health)).toBe(expected);
+  }
 });
 
 it("shows an effective config without the values of secrets, however they are written", () => {

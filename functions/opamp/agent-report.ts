@@ -42,6 +42,15 @@ export const unhealthyReason = (health: ComponentHealth | undefined): string | u
   return first && (first.path === undefined ? first.reason : `${first.path}: ${first.reason}`);
 };
 
+/** The last error of an opampsupervisor that is stopped. */
+const stoppedSupervisor = "Supervisor is shutdown";
+
+/** Reports whether the health of an agent names an error; one that starts or stops is unhealthy without any. */
+export const namesError = ({ lastError, status, componentHealthMap }: ComponentHealth): boolean =>
+  (lastError !== "" && lastError !== stoppedSupervisor) ||
+  status.endsWith("Error") ||
+  Object.values(componentHealthMap).some(namesError);
+
 const unknown = "unknown";
 
 const noQueue: HostReport["queue"] = {

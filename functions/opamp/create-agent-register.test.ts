@@ -45,6 +45,16 @@ const message = (over: MessageInitShape<typeof AgentToServerSchema> = {}) =>
     ...over,
   } as never);
 
+/** Assigns a config to a host; returns its hash. */
+const assignTo = async (identityId: string): Promise<string> => {
+  const yaml =
+    "receivers: {nop: {}}\nexporters: {nop: {}}\nservice: {pipelines: {traces: {receivers: [nop], exporters: [nop]}}}\n";
+  const { body } = await test.admin.post("/v1/collector/configs", { kind: "otelcol", yaml });
+  const identity_ids = [identityId];
+  await test.admin.post(`/v1/collector/configs/${body.id}/assignments`, { identity_ids });
+  return String(body.config_hash);
+};
+
 it("admits agents that speak OpAMP alone, while their certificate may be used", async () => {
   const ours = await startAgent("svc-collector");
   await expect(ours.admit()).rejects.toMatchObject({ code: "agent_not_allowed" });
@@ -102,6 +112,23 @@ it("says of an agent that stops that it has disconnected, until it returns", asy
   expect((await row())?.conditions).toMatchObject([{ evidence }]);
   await (await again()).take(message());
   expect((await row())?.conditions).toEqual([]);
+});
+
+it("does not blame a new config for a stop of the agent", async () => {
+  const { file, again, row, identityId } = await startAgent();
+  const lastRemoteConfigHash = Uint8Array.fromHex(await assignTo(identityId));
+  const remoteConfigStatus = { status: 1, lastRemoteConfigHash };
+  await file.take(message({ remoteConfigStatus } as never));
+  const parts = { agentDescription: undefined };
+  const stopping = (sequenceNum: bigint, lastError: string) =>
+    message({ ...parts, sequenceNum, health: { lastError, startTimeUnixNano: second } } as never);
+  await file.take(stopping(2n, ""));
+  await file.take(stopping(3n, "Supervisor is shutdown"));
+  await file.take(message({ ...parts, sequenceNum: 4n, agentDisconnect: {} } as never));
+  await (await again()).take(message());
+  expect(await row()).toMatchObject({ state: "healthy", config: { drift: "in_sync" } });
+  await file.take(stopping(2n, "exit code 1"));
+  expect(await row()).toMatchObject({ state: "config_invalid" });
 });
 
 it("stores with the next heartbeat what it could not store", async () => {
@@ -164,12 +191,7 @@ it("finds two agents that poll with one certificate and one instance_uid, by the
 it("sends again what a lost connection, or a lost answer to a poll, did not deliver", async () => {
   const { file, again, poll, identityId } = await startAgent();
   await file.take(message());
-  const yaml =
-    "receivers: {nop: {}}\nexporters: {nop: {}}\nservice: {pipelines: {traces: {receivers: [nop], exporters: [nop]}}}\n";
-  const { body } = await test.admin.post("/v1/collector/configs", { kind: "otelcol", yaml });
-  await test.admin.post(`/v1/collector/configs/${body.id}/assignments`, {
-    identity_ids: [identityId],
-  });
+  await assignTo(identityId);
   const isOffered = ({ remoteConfig }: { remoteConfig?: unknown }) => remoteConfig !== undefined;
   expect(isOffered(await file.review())).toBe(true);
   expect(isOffered(await file.review())).toBe(false);

@@ -30,15 +30,15 @@ const agent = (start: Partial<ConfigState> = {}) => {
     accepts: true,
     status: undefined,
     unhealthy: undefined,
-    hasNewHealth: false,
+    hasNewError: false,
     wasSilent: false,
     mayLackOffer: false,
     hasCommand: false,
   };
   const step = (seconds: number, seen: Partial<ConfigFacts> = {}): ConfigDecision => {
-    const hasNewHealth = "unhealthy" in seen;
+    const hasNewError = "unhealthy" in seen;
     facts = { ...facts, ...seen, now: facts.now + seconds * 1000 };
-    const decision = decideConfig(state, { ...facts, hasNewHealth });
+    const decision = decideConfig(state, { ...facts, hasNewError });
     facts = { ...facts, wasSilent: false, mayLackOffer: false, hasCommand: false };
     state = { ...state, ...decision.change };
     return decision;
@@ -65,8 +65,17 @@ describe("the config of an OpAMP agent", () => {
     expect(step(59)).toMatchObject({ offer: null });
     expect(step(0, { status: statusOf("applied", c) })).toMatchObject({ offer: null });
     expect(step(1)).toMatchObject({ offer: a });
-    const { lookAt } = step(0, { status: statusOf("applying", a) });
-    expect([step(60).offer, lookAt]).toEqual([null, Number.POSITIVE_INFINITY]);
+    step(0, { status: statusOf("applying", a) });
+    expect(step(60, { mayLackOffer: true })).toMatchObject({ offer: null });
+  });
+
+  it("is offered again to an agent that has been applying it for five minutes", () => {
+    const { step } = agent();
+    step(0, { desired: desired(a) });
+    const { lookAt } = step(1, { status: statusOf("applying", a) });
+    expect([step(298).offer, lookAt]).toEqual([null, 1_000_000_300_000]);
+    expect(step(1)).toMatchObject({ offer: a });
+    expect(step(1)).toMatchObject({ offer: null });
   });
 
   it("is offered again at once to an agent that may have missed the offer", () => {

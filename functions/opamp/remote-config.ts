@@ -49,8 +49,8 @@ export interface ConfigFacts {
   status: RemoteConfigStatus | undefined;
   /** Why it is unhealthy, by its last health; undefined while it is healthy or reports none. */
   unhealthy: string | undefined;
-  /** Whether it has just reported its health: an earlier report may be of the config before. */
-  hasNewHealth: boolean;
+  /** Whether it has just reported an error: an earlier report may be of the config before, and one without an error of a start or a stop. */
+  hasNewError: boolean;
   /** Whether it was silent for the trial's time. */
   wasSilent: boolean;
   /** Whether what core sent last may have been lost, as its connection is another since. */
@@ -76,6 +76,9 @@ export interface ConfigDecision {
 /** An agent that does not report the hash of an offer gets it again after this time. */
 const reofferMs = 60_000;
 
+/** So does one that reports for so long that it applies the config: it may have been restarted meanwhile, and then reports nothing else. */
+const applyingMs = 5 * 60_000;
+
 const never = Number.POSITIVE_INFINITY;
 
 /** Characters of a reason that are kept. */
@@ -86,6 +89,7 @@ interface Reported {
   /** Null for none, and for one that is no SHA-256, as of another server. */
   hash: string | null;
   isApplied: boolean;
+  isApplying: boolean;
   /** Why it could not apply it. */
   fault: string | undefined;
 }
@@ -97,12 +101,11 @@ export const decideConfig = (state: ConfigState, facts: ConfigFacts): ConfigDeci
   const judged = withFailure(applied, reported, facts);
   const settled = withLastGood(judged, reported, facts);
   const target = targetOf(settled, facts);
-  const isPending = target !== null && target !== reported.hash;
-  const isAwaited =
-    isPending &&
-    (facts.mayLackOffer ||
-      target !== settled.offeredConfigHash ||
-      facts.now - timeOf(settled.offeredAt) >= reofferMs);
+  const isKnown = target === reported.hash;
+  const isPending = target !== null && (!isKnown || reported.isApplying);
+  const waitMs = isKnown ? applyingMs : reofferMs;
+  const isNews = !isKnown && (facts.mayLackOffer || target !== settled.offeredConfigHash);
+  const isAwaited = isPending && (isNews || facts.now - timeOf(settled.offeredAt) >= waitMs);
   const isDue = isAwaited && !facts.hasCommand;
   const next = isDue
     ? { ...settled, offeredConfigHash: target, offeredAt: new Date(facts.now) }
@@ -113,7 +116,7 @@ export const decideConfig = (state: ConfigState, facts: ConfigFacts): ConfigDeci
     offer: isDue ? target : null,
     hasFailed: judged.failedAssignmentId !== null && judged !== applied,
     lookAt: Math.min(
-      isPending ? (isAwaited && !isDue ? facts.now : timeOf(next.offeredAt) + reofferMs) : never,
+      isPending ? (isAwaited && !isDue ? facts.now : timeOf(next.offeredAt) + waitMs) : never,
       isOnTrial(next, facts) ? timeOf(next.appliedAt) + facts.trialMs : never,
       hasFailedWith(next, facts) ? timeOf(next.failedAt) + facts.trialMs : never,
     ),
@@ -128,6 +131,7 @@ const reportedOf = (status: RemoteConfigStatus | undefined): Reported => {
   return {
     hash: hash?.length === 32 ? hash.toHex() : null,
     isApplied: status?.status === RemoteConfigStatuses.RemoteConfigStatuses_APPLIED,
+    isApplying: status?.status === RemoteConfigStatuses.RemoteConfigStatuses_APPLYING,
     fault: isFailed
       ? cutText(status.errorMessage, reasonMax) || "the agent reports no reason"
       : undefined,
@@ -183,12 +187,12 @@ const failureOf = (
   { hash, fault }: Reported,
   facts: ConfigFacts,
 ): string | undefined => {
-  const { desired, now, trialMs, unhealthy, hasNewHealth, wasSilent } = facts;
+  const { desired, now, trialMs, unhealthy, hasNewError, wasSilent } = facts;
   if (fault !== undefined) return hash === desired?.configHash ? fault : undefined;
   if (!isOnTrial(state, facts)) return undefined;
   if (wasSilent) return `was silent for ${trialMs / 1000} s after it was applied`;
   const hasEnded = now - timeOf(state.appliedAt) >= trialMs;
-  return unhealthy !== undefined && (hasNewHealth || hasEnded)
+  return unhealthy !== undefined && (hasNewError || hasEnded)
     ? `unhealthy after it was applied: ${unhealthy}`
     : undefined;
 };

@@ -19,7 +19,7 @@ import {
 import type { HostReport } from "#proto/management/heartbeat.ts";
 import { Problem } from "../problems.ts";
 import { decideAgentConfig } from "./agent-configs.ts";
-import { agentReport, unhealthyReason } from "./agent-report.ts";
+import { agentReport, namesError, unhealthyReason } from "./agent-report.ts";
 import { effectiveConfigText } from "./effective-config.ts";
 import { mergeAgentMessage } from "./merge-message.ts";
 import { type ConfigDecision, noConfigState } from "./remote-config.ts";
@@ -77,7 +77,7 @@ export const updateAgent = async (
     status: status.remoteConfigStatus,
     // That it stops is no fault of its config.
     unhealthy: unhealthyReason((message?.agentDisconnect ? known : status)?.health),
-    hasNewHealth: message?.health !== undefined,
+    hasNewError: message?.health !== undefined && namesError(message.health),
     // A message comes again when its answer was lost.
     mayLackOffer: isReconnected || (sequenceNum !== 0n && sequenceNum === before?.sequenceNum),
     hasCommand: restart,
