@@ -90,6 +90,14 @@ export const reserveOnce = (
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
+/** Bytes of an identity in the budget, beside those of its other calls. */
+export interface HeldBytes {
+  /** Reserves bytes in place of those before, or throws `overloaded`. */
+  set(bytes: number): void;
+  /** Releases them for good. */
+  end(): void;
+}
+
 /** The bytes that one call holds for its client. */
 export interface Reception {
   /** Returns the chunks of the body. Throws `body_timeout` when the message that is incomplete arrives too slowly. */
@@ -148,15 +156,36 @@ export const createIncompleteMessages = ({
     budget.release(bytes, "incomplete");
   };
 
+  const hold = (identity: string): HeldBytes => {
+    let held = 0;
+    let hasEnded = false;
+    const set = (bytes: number): void => {
+      if (hasEnded) return;
+      if (bytes > held) reserve(identity, bytes - held, held);
+      else if (bytes < held) release(identity, held - bytes);
+      held = bytes;
+    };
+    return {
+      set,
+      end() {
+        set(0);
+        hasEnded = true;
+      },
+    };
+  };
+
   return {
+    /** Starts to count bytes of an identity that are in no body. */
+    hold,
     /** Starts the body of a call; `ended` aborts when the call has ended. The first message counts as incomplete from now on. */
     begin(identity: string, ended: AbortSignal): Reception {
+      const bytesOfCall = hold(identity);
       let held = 0;
       let isIncomplete = true;
       let waitedMs = 0;
       const end = (): void => {
         isIncomplete = false;
-        if (held > 0) release(identity, held);
+        bytesOfCall.set(0);
         held = 0;
       };
       if (ended.aborted) end();
@@ -208,8 +237,7 @@ export const createIncompleteMessages = ({
           if (ended.aborted) return;
           if (isNew) waitedMs = 0;
           isIncomplete = bytes > 0;
-          if (bytes > held) reserve(identity, bytes - held, held);
-          else if (bytes < held) release(identity, held - bytes);
+          bytesOfCall.set(bytes);
           held = bytes;
         },
       };

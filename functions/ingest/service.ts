@@ -43,8 +43,8 @@ import {
 } from "./admission.ts";
 import {
   type ByteBudget,
+  type HeldBytes,
   type IncompleteMessages,
-  type Reception,
   reserveOnce,
 } from "./byte-budget.ts";
 import { toConnectError } from "./connect-error.ts";
@@ -109,8 +109,8 @@ export interface SharedWithFastPath {
 export interface EnteredAgent {
   caller: Caller;
   stream: OpenStream;
-  /** Counts the bytes that core holds for it. */
-  reception: Reception;
+  /** The bytes that core holds for it. */
+  bytes: Pick<HeldBytes, "set">;
   /** Removes it; idempotent. */
   leave(): void;
 }
@@ -241,12 +241,12 @@ export const createIngestRoutes = (needs: IngestDependencies) => {
     async enterAgent(certificate: CallerCertificate | undefined): Promise<EnteredAgent> {
       const caller = await admission.admit(certificate, "otelcol");
       const stream = streams.enter(caller);
-      const left = new AbortController();
+      const bytes = incomplete.hold(caller.identity);
       const leave = () => {
         stream.leave();
-        left.abort();
+        bytes.end();
       };
-      return { caller, stream, reception: incomplete.begin(caller.identity, left.signal), leave };
+      return { caller, stream, bytes, leave };
     },
     async requestGate(context: HandlerContext) {
       const caller = await admit(context.values.get(callerCertificateKey));

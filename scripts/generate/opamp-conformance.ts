@@ -55,7 +55,7 @@ const demands: readonly Demand[] = [
     section: "WebSocket Message Size Limits",
     level: "MUST",
     demand: "limit what it receives, and close with 1009",
-    how: "512 KiB, 64 fragments, no compression",
+    how: "512 KiB, 160 fragments, no compression",
     test: "closes a socket for text, for too large a message, and for too many bad ones",
   },
   {

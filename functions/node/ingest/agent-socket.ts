@@ -1,31 +1,35 @@
 /**
  * One WebSocket of an agent. Invariants:
- * - Its messages are processed one after the other; meanwhile core reads no more of it.
- * - What it holds beyond `heldBytes` is in the budget of frames. A client that leaves too much unread loses its socket.
- * - A client that is silent is pinged; one that does not answer has vanished.
+ * - Its messages are processed one after the other; meanwhile core reads no more of it. Nor does it while the client leaves more than
+ *   `heldBytes` unread, or sends more messages than it may.
+ * - What it holds beyond `heldBytes`, received or unread, is in the budget of incomplete messages.
+ * - A client that is silent is pinged; one that does not answer has vanished, and so has one that does not read.
  */
 import { WebSocket } from "ws";
-import type { EnteredAgent, IngestRoutes } from "#functions/ingest/service.ts";
-import { refusalMessage } from "#functions/opamp/agent-message.ts";
-import type { AgentSession } from "#functions/opamp/agent-session.ts";
+import type { EnteredAgent } from "#functions/ingest/service.ts";
+import { agentMessageBytesMax, refusalMessage } from "#functions/opamp/agent-message.ts";
+import { type AgentSession, agentTurns } from "#functions/opamp/agent-session.ts";
 import { Problem } from "#functions/problems.ts";
 import { equalBytes } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
+import type { TokenBuckets } from "#kit/token-buckets.ts";
+import type { Connection } from "./ingest-connections.ts";
+
+/** What all sockets share. */
+export interface SharedBySockets {
+  turns: Pick<TokenBuckets, "take">;
+  clock: Clock;
+  /** How often an agent must be seen. */
+  intervalMs: number;
+  onFailure(cause: unknown): void;
+}
 
 /** What a socket needs. */
 interface SocketNeeds {
   ws: WebSocket;
   session: AgentSession;
   entered: EnteredAgent;
-  /** Takes the turn of a control frame. */
-  takeTurn(): boolean;
-  /** Counts a message that core could not read; the connection ends if there were too many. */
-  countFault(): void;
-  clock: Clock;
-  /** How often an agent must be seen. */
-  intervalMs: number;
-  reserve: IngestRoutes["reserve"];
-  onFailure(cause: unknown): void;
+  connection: Pick<Connection, "reject" | "end">;
 }
 
 /** Another socket of the same identity, opened later. */
@@ -38,12 +42,18 @@ interface Newcomer {
 /** An open WebSocket of an agent. */
 export type AgentSocket = ReturnType<typeof createAgentSocket>;
 
-/** Bytes of a socket that are not in the budget. */
+/** Bytes of a socket, received or unread, that are not in the budget. */
 const heldBytes = 4 * 1024;
-/** A client that leaves more unread ends its socket. */
-const unreadBytesMax = 64 * 1024;
+/** Messages that may have arrived while the one before them is processed: as many as an identity may send at once. */
+const waitingMax = agentTurns.burst;
+/** For how long core reads no more of an identity that has sent too many. */
+const tooManyPauseMs = 1_000;
+/** A client that has left something unread in so many checks does not read. */
+const unreadChecksMax = 3;
 /** A socket is pinged when it was silent for so many checks, and ends when it was silent for twice as many. */
 const silentChecks = 2;
+/** The most bytes of a message with its frames. */
+const incompleteBytesMax = agentMessageBytesMax + 4 * 1024;
 /** A message that is incomplete in so many checks arrives too slowly. */
 const incompleteChecksMax = 4;
 /** The time in which a client answers a ping, if it still exists. */
@@ -55,58 +65,62 @@ const controlFrameBytes = 6;
 const closeCodes = { goingAway: 1001, notBinary: 1003, policy: 1008, tryAgain: 1013 };
 
 /** Starts to serve an open WebSocket. */
-export const createAgentSocket = (needs: SocketNeeds) => {
-  const { ws, session, entered, clock } = needs;
-  const { stream, reception } = entered;
-  const outgoing = createOutgoing(needs, () => end(new Problem("overloaded")));
+export const createAgentSocket = (
+  { clock, turns, intervalMs, onFailure }: SharedBySockets,
+  { ws, session, entered: { caller, stream, bytes }, connection }: SocketNeeds,
+) => {
   let isEnding = false;
   let isHeard = true;
   let silentFor = 0;
+  let unreadFor = 0;
   let seenAt = clock.monotonic();
 
   const end = (problem: Problem, code = closeCodeOf(problem)) => {
     if (isEnding) return;
     isEnding = true;
-    outgoing.send(refusalMessage(problem));
+    send(refusalMessage(problem));
     ws.close(code, problem.code);
     // A paused socket would not receive the client's half of the handshake.
     ws.resume();
   };
-  const incoming = createIncoming(reception, end);
-  const tasks = createTasks(ws);
+  const held = countHeld(bytes, end);
+  const tasks = createTasks(ws, () => end(new Problem("rate_limited")));
+  const send = createSend(ws, held, tasks);
 
   const answer = (data: Buffer): void => {
+    if (isEnding) return;
     // Other headers are reserved.
     const reply = session.receive(data[0] === 0 ? data.subarray(1) : new Uint8Array());
     if (reply instanceof Promise) {
-      incoming.process(data.length);
-      tasks.hold(reply.then(finish).finally(() => incoming.process(0)));
+      held.process(data.length);
+      tasks.hold(reply.then(finish).finally(() => held.process(0)));
     } else finish(reply);
   };
   const finish = ({ answer: message, fault }: Awaited<ReturnType<AgentSession["receive"]>>) => {
-    outgoing.send(message);
-    if (fault?.code === "agent_message_invalid") needs.countFault();
+    send(message);
+    if (fault?.code === "agent_message_invalid") connection.reject();
+    if (fault?.code === "rate_limited") tasks.hold(clock.sleep(tooManyPauseMs));
   };
   const offer = async (isDirected: boolean): Promise<void> => {
     if (isEnding) return;
     seenAt = clock.monotonic();
-    const message = await session.offer(isDirected).catch(needs.onFailure);
-    if (message) outgoing.send(message);
+    const message = await session.offer(isDirected).catch(onFailure);
+    if (message) send(message);
   };
   const offerInTurn = (isDirected: boolean) => tasks.run(() => tasks.hold(offer(isDirected)));
 
   ws.on("error", () => undefined);
   ws.on("message", (data: Buffer, isBinary) => {
     isHeard = true;
-    incoming.complete();
+    held.complete();
     if (isEnding) return;
     if (isBinary) tasks.run(() => answer(data));
     else end(new Problem("agent_message_invalid", { detail: "not binary" }), closeCodes.notBinary);
   });
   const control = (data: Buffer) => {
     isHeard = true;
-    incoming.control(data.length + controlFrameBytes);
-    if (!needs.takeTurn()) end(new Problem("rate_limited"));
+    held.control(data.length + controlFrameBytes);
+    if (!turns.take(caller.identity)) end(new Problem("rate_limited"));
   };
   ws.on("ping", control);
   ws.on("pong", control);
@@ -114,15 +128,21 @@ export const createAgentSocket = (needs: SocketNeeds) => {
   if (stream.signal.aborted) end(stream.signal.reason as Problem);
 
   return {
-    incoming,
+    /** A chunk has arrived and was parsed. */
+    received: held.receive,
     /** Counts a heartbeat, and sends what core has for the agent. */
     direct: () => offerInTurn(true),
     check() {
       silentFor = isHeard ? 0 : silentFor + 1;
       if (silentFor === silentChecks) ws.ping();
       else if (silentFor >= 2 * silentChecks) return ws.terminate();
-      if (incoming.isSlow()) return end(new Problem("body_timeout"));
-      if (isHeard && clock.monotonic() - seenAt >= needs.intervalMs) offerInTurn(false);
+      unreadFor = ws.bufferedAmount > 0 ? unreadFor + 1 : 0;
+      if (unreadFor === unreadChecksMax) {
+        isEnding = true;
+        return connection.end("reads no answers");
+      }
+      if (held.isSlow()) return end(new Problem("body_timeout"));
+      if (isHeard && clock.monotonic() - seenAt >= intervalMs) offerInTurn(false);
       isHeard = false;
     },
     /** Finds whether two agents use one identity: this one still answers while `newcomer` is connected. */
@@ -139,7 +159,7 @@ export const createAgentSocket = (needs: SocketNeeds) => {
     },
     reassign() {
       const message = session.reassign();
-      if (message) outgoing.send(message);
+      if (message) send(message);
     },
     uid: session.uid,
     isOpen: () => ws.readyState === WebSocket.OPEN,
@@ -151,54 +171,62 @@ const closeCodeOf = ({ code, kind }: Problem): number => {
   return kind === "unavailable" || kind === "throttled" ? closeCodes.tryAgain : closeCodes.policy;
 };
 
-/** Runs what a socket has to do, one after the other. Reads no more of the socket while something takes time. */
-const createTasks = (ws: WebSocket) => {
+/**
+ * Runs what a socket has to do, one after the other. Reads no more of the socket while something takes time. `refuse` ends a socket for which too
+ * much waits.
+ */
+const createTasks = (ws: WebSocket, refuse: () => void) => {
   const waiting: (() => void)[] = [];
-  let isHeld = false;
+  let holds = 0;
   const release = () => {
-    isHeld = false;
-    for (let next = waiting.shift(); next; next = isHeld ? undefined : waiting.shift()) next();
-    if (!isHeld) ws.resume();
+    holds -= 1;
+    while (holds === 0 && waiting.length > 0) waiting.shift()?.();
+    if (holds === 0) ws.resume();
   };
   return {
     /** Runs a task now, or after those before it. */
     run(task: () => void) {
-      if (isHeld) waiting.push(task);
-      else task();
+      if (holds === 0) task();
+      else if (waiting.push(task) > waitingMax) refuse();
     },
-    /** Lets the next tasks wait until `done` has settled. Called by a task. */
+    /** Lets the next tasks wait until `done` has settled. */
     hold(done: Promise<unknown>) {
-      isHeld = true;
+      holds += 1;
       ws.pause();
       done.then(release, release);
     },
   };
 };
 
-/** Counts the bytes that a socket has received and not yet processed. */
-const createIncoming = ({ hold }: EnteredAgent["reception"], end: (problem: Problem) => void) => {
+/** Counts the bytes that core holds for a socket: received and not yet processed, and sent and not yet read. */
+const countHeld = ({ set }: EnteredAgent["bytes"], end: (problem: Problem) => void) => {
   let incomplete = 0;
   let inProcess = 0;
+  let unread = 0;
   let hasCompleted = false;
   let incompleteChecks = 0;
   let held = 0;
-  const reserve = () => {
-    const sum = incomplete + inProcess;
+  /** Returns whether they fit. */
+  const reserve = (): boolean => {
+    const sum = incomplete + inProcess + unread;
     const bytes = sum > heldBytes ? sum : 0;
-    if (bytes === held) return;
-    held = bytes;
+    if (bytes === held) return true;
     try {
-      hold(bytes, false);
+      set(bytes);
+      held = bytes;
+      return true;
     } catch (error) {
       end(error as Problem);
+      return false;
     }
   };
   return {
-    /** A chunk has arrived and was parsed. */
     receive(bytes: number) {
       // What follows a message in its chunk is less than a chunk.
       incomplete = hasCompleted ? 0 : Math.max(0, incomplete + bytes);
       hasCompleted = false;
+      // Empty fragments are neither bytes nor fragments of a message.
+      if (incomplete > incompleteBytesMax) end(new Problem("payload_too_large"));
       reserve();
     },
     complete() {
@@ -211,6 +239,13 @@ const createIncoming = ({ hold }: EnteredAgent["reception"], end: (problem: Prob
       inProcess = bytes;
       reserve();
     },
+    /** Adds bytes that the client has not read; negative ones it has. Returns whether they fit. */
+    addUnread(bytes: number): boolean {
+      unread += bytes;
+      const fits = reserve();
+      if (!fits) unread -= bytes;
+      return fits;
+    },
     /** Reports, at each check, whether a message is incomplete for too long. */
     isSlow() {
       incompleteChecks = incomplete > 0 ? incompleteChecks + 1 : 0;
@@ -219,17 +254,23 @@ const createIncoming = ({ hold }: EnteredAgent["reception"], end: (problem: Prob
   };
 };
 
-/** Sends messages while the client reads them. */
-const createOutgoing = ({ ws, reserve }: SocketNeeds, refuse: () => void) => ({
-  send(message: Uint8Array) {
+/** Creates the function that sends a message. A client that leaves much unread is not read until it has read it. */
+const createSend =
+  (ws: WebSocket, held: ReturnType<typeof countHeld>, tasks: ReturnType<typeof createTasks>) =>
+  (message: Uint8Array): void => {
     if (ws.readyState !== WebSocket.OPEN) return;
-    if (ws.bufferedAmount > unreadBytesMax) return ws.terminate();
     // The header, 0, and the message.
     const framed = new Uint8Array(message.length + 1);
     framed.set(message, 1);
-    if (framed.length <= heldBytes) return ws.send(framed);
-    const release = reserve(framed.length);
-    if (release === null) refuse();
-    else ws.send(framed, release);
-  },
-});
+    if (ws.bufferedAmount + framed.length <= heldBytes) {
+      ws.send(framed);
+      return;
+    }
+    // Until they are sent, TLS has them in a second, encrypted form.
+    const bytes = 2 * framed.length;
+    if (!held.addUnread(bytes)) return;
+    const sent = new Promise<void>((resolve) => {
+      ws.send(framed, () => resolve(void held.addUnread(-bytes)));
+    });
+    tasks.hold(sent);
+  };

@@ -81,7 +81,7 @@ const start = async (file: Partial<AgentFile> = {}, listener: object = {}, needs
     areActive: async () => state.status === "active",
     ended: async () => ({ read: undefined, ended: undefined }),
     use: async () => undefined,
-    refused: async () => undefined,
+    refused: async ({ reason }: { reason: string }) => void asked.push(reason),
   };
   test = await startTestIngest({
     config: { requireEnrollment: true },
@@ -141,6 +141,10 @@ const encode = (message: MessageInitShape<typeof AgentToServerSchema>) =>
     ),
   ]);
 const full = { capabilities: 0x3fffn, agentDescription: {}, sequenceNum: 1n };
+
+const checkAll = () => {
+  for (let part = 0; part < 15; part++) test.agents?.check();
+};
 
 it("answers each message, and asks the register only about news", async () => {
   await start();
@@ -206,6 +210,8 @@ it("refuses to upgrade without a certificate, for a revoked one, and what is no 
   expect(await upgrade(await test.client({}))).toEqual([401, "certificate_revoked"]);
   state = { ...active, agent: "svc-collector" };
   expect(await upgrade(await test.client({}))).toEqual([403, "agent_not_allowed"]);
+  // As the last auth failures of the host.
+  expect(asked).toEqual(["certificate_revoked", "agent_not_allowed"]);
   expect(test.agents?.count()).toBe(0);
 });
 
@@ -270,45 +276,82 @@ it("counts a heartbeat in each interval, and ends a socket that answers no ping"
   await start();
   const { socket, send, closed } = await connect();
   await send(full);
-  const check = () => {
-    for (let part = 0; part < 15; part++) test.agents?.check();
-  };
-  check();
+  checkAll();
   await expect.poll(() => asked).toContain("seen");
   const pinged = once(socket, "ping");
-  for (let checks = 0; checks < 2; checks++) check();
+  for (let checks = 0; checks < 2; checks++) checkAll();
   await pinged;
   // Its client is paused: it neither answers nor reads the end.
   socket.pause();
   await eventually(() => {
-    check();
+    checkAll();
     expect(test.agents?.count()).toBe(0);
   });
   socket.resume();
   expect(await closed).toBe("1006 ");
 });
 
-it("ends a socket whose client does not read", async () => {
+it("G9: reads no more of a client that does not read, and ends its socket", async () => {
   await start();
   const { socket, send } = await connect();
   await send(full);
   socket.pause();
-  const body = { body: new Uint8Array(200_000), contentType: "" };
+  const bodyBytes = 200_000;
+  const body = { body: new Uint8Array(bodyBytes), contentType: "" };
   offer = {
     remoteConfig: create(AgentRemoteConfigSchema, { config: { configMap: { "": body } } }),
   };
+  const { gauges } = test.ingest;
+  let unreadFor = 0;
   await eventually(() => {
     test.agents?.direct({ action: "report_now", identityIds: ["identity"], spreadMs: 0 });
+    unreadFor = gauges().inFlightBytes > bodyBytes ? unreadFor + 1 : 0;
+    expect(unreadFor).toBeGreaterThan(20);
+  });
+  const askedBefore = asked.length;
+  for (let sent = 0; sent < 100; sent++) socket.send(encode({ sequenceNum: 2n, health: {} }));
+  await eventually(() => {
+    // It still sends.
+    socket.ping();
+    checkAll();
+    expect(gauges().inFlightBytes).toBeLessThan(2 * bodyBytes + 1_000);
     expect(test.agents?.count()).toBe(0);
   });
-  await expect.poll(() => test.ingest.gauges().inFlightBytes).toBe(0);
+  expect(asked).toHaveLength(askedBefore);
+  await expect.poll(() => gauges().inFlightBytes).toBe(0);
+  const fields = expect.objectContaining({ reason: "reads no answers" });
+  expect(test.log.lines).toContainEqual({ level: "warn", fields, message: "connection rejected" });
 });
 
-it("bounds what a socket sends and never completes", async () => {
+it("G9: answers as many messages as an identity may send, and reads the others later", async () => {
+  const clock = createTestClock();
+  await start({}, {}, { clock });
+  const { socket, send, next, closed } = await connect();
+  await send(full);
+  const beat = (first: number, last: number) => {
+    for (let number = first; number <= last; number++)
+      socket.send(encode({ sequenceNum: BigInt(number), capabilities: 0x3fffn }));
+  };
+  beat(2, 205);
+  for (let number = 2; number <= 200; number++)
+    expect((await next()).errorResponse).toBeUndefined();
+  expect((await next()).errorResponse?.errorMessage).toMatch(/^rate_limited/);
+  await clock.advance(1_000);
+  for (let number = 202; number <= 205; number++)
+    expect((await next()).errorResponse).toBeUndefined();
+  // These are more than may wait.
+  beat(206, 1_000);
+  expect(await closed).toBe("1013 rate_limited");
+});
+
+it("G9: bounds what a socket sends and never completes", async () => {
   await start({}, { callers: { connectionsOfIdentityMax: 9 } });
   const fragments = await connect();
-  for (let sent = 0; sent < 100; sent++) fragments.socket.send(Buffer.of(0), { fin: false });
+  for (let sent = 0; sent < 200; sent++) fragments.socket.send(Buffer.of(0), { fin: false });
   expect(await fragments.closed).toMatch(/^1008/);
+  const empty = await connect();
+  for (let sent = 0; sent < 100_000; sent++) empty.socket.send(Buffer.of(), { fin: false });
+  expect(await empty.closed).toBe("1008 payload_too_large");
   const partial = await connect();
   partial.socket.send(Buffer.alloc(100_000), { fin: false });
   await expect.poll(() => test.ingest.gauges().inFlightBytes).toBeGreaterThan(100_000);
@@ -316,11 +359,24 @@ it("bounds what a socket sends and never completes", async () => {
   for (let sent = 0; sent < 400; sent++) pings.socket.ping();
   expect(await pings.closed).toBe("1013 rate_limited");
   await eventually(() => {
-    for (let part = 0; part < 15; part++) test.agents?.check();
+    checkAll();
     expect(test.agents?.count()).toBe(0);
   });
   expect(await partial.closed).toBe("1008 body_timeout");
   await expect.poll(() => test.ingest.gauges().inFlightBytes).toBe(0);
+});
+
+it("takes the largest message in fragments of 4 KiB", async () => {
+  await start();
+  const { socket, send, next } = await connect();
+  await send(full);
+  const file = { body: new Uint8Array(500_000), contentType: "" };
+  const effectiveConfig = { configMap: { configMap: { "": file } } };
+  const message = encode({ sequenceNum: 2n, effectiveConfig });
+  for (let at = 0; at < message.length; at += 4_096)
+    socket.send(message.subarray(at, at + 4_096), { fin: at + 4_096 >= message.length });
+  expect((await next()).errorResponse).toBeUndefined();
+  expect(asked).toEqual([1n, 2n]);
 });
 
 it("finds that two agents use one certificate, and gives the second another instance_uid", async () => {

@@ -21,7 +21,7 @@ interface AgentSocketNeeds {
   clock: Clock;
   entropy: Entropy;
   log: { error(fields: object, message: string): void };
-  ingest: Pick<IngestRoutes, "enterAgent" | "reserve">;
+  ingest: Pick<IngestRoutes, "enterAgent">;
 }
 
 /** The WebSockets of a replica. */
@@ -44,13 +44,13 @@ const closeTimeoutMs = 5_000;
 /** Creates an empty set of sockets. */
 export const createAgentSockets = (needs: AgentSocketNeeds) => {
   const { register, clock, entropy, log, ingest } = needs;
-  const { reserve } = ingest;
   const server = createServer();
   const turns = createTokenBuckets({ ...agentTurns, clock });
   const open = new Set<AgentSocket>();
   const byIdentity = new Map<string, Set<AgentSocket>>();
   const nextChecked = createTurns(open, checkParts);
   const onFailure = (err: unknown) => log.error({ err }, "a message of an agent failed");
+  const shared = { turns, clock, intervalMs: register.intervalSeconds * 1_000, onFailure };
 
   const openSession = async ({ caller }: EnteredAgent) => {
     const { identity, identityId, connection } = caller;
@@ -60,8 +60,8 @@ export const createAgentSockets = (needs: AgentSocketNeeds) => {
       identityId,
       { isPoll: false },
     );
-    const shared = { identity, file, turns, clock, entropy, onFailure };
-    return { identityId, session: createAgentSession({ ...shared, isPoll: false }) };
+    const session = createAgentSession({ ...shared, entropy, identity, file, isPoll: false });
+    return { identityId, session };
   };
   const add = (opened: AgentSocket, identityId: string, socket: TLSSocket) => {
     const others = byIdentity.getOrInsertComputed(identityId, () => new Set());
@@ -86,19 +86,8 @@ export const createAgentSockets = (needs: AgentSocketNeeds) => {
         throw error;
       });
       server.handleUpgrade(request, socket, head, (ws) => {
-        const { identity } = entered.caller;
-        const opened = createAgentSocket({
-          ws,
-          session,
-          entered,
-          takeTurn: () => turns.take(identity),
-          countFault: connection.reject,
-          clock,
-          intervalMs: register.intervalSeconds * 1_000,
-          reserve,
-          onFailure,
-        });
-        socket.on("data", ({ length }: Buffer) => opened.incoming.receive(length));
+        const opened = createAgentSocket(shared, { ws, session, entered, connection });
+        socket.on("data", ({ length }: Buffer) => opened.received(length));
         add(opened, identityId, socket);
       });
     },
@@ -120,8 +109,9 @@ export const createAgentSockets = (needs: AgentSocketNeeds) => {
 const createServer = () => {
   const limits = {
     maxPayload: agentMessageBytesMax,
-    maxFragments: 64,
-    maxBufferedChunks: 1_024,
+    // Some clients send fragments of 4 KiB, and their TLS records of little more than 1 KiB at first.
+    maxFragments: 160,
+    maxBufferedChunks: 256,
     closeTimeout: closeTimeoutMs,
   };
   return new WebSocketServer({

@@ -67,7 +67,7 @@ interface PeerOfConnection {
 }
 
 /** An open call. */
-interface Call {
+export interface Call {
   /** Resolves, once the connection has been admitted, with why the call is rejected; undefined when that is known already. */
   ready: Promise<Problem | undefined> | undefined;
   /** Releases the slot. `isFault`: the client has reset the call. */
@@ -86,6 +86,8 @@ export interface Connection {
   enter(): Call | Problem;
   /** Counts a call that was rejected; the connection is closed if there were too many, or if it was not admitted. */
   reject(): void;
+  /** Closes it, and logs why. */
+  end(reason: string): void;
 }
 
 /** Creates an empty set of connections. */
@@ -198,6 +200,7 @@ const openConnection = (
     },
     rowFault: gate.rowFault,
     enter: calls.enter,
+    end: endCalm,
     reject() {
       if (gate.refusal() === undefined) return countFault("too many rejected calls");
       // After the response has been sent.

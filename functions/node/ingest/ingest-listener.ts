@@ -35,6 +35,7 @@ import type { Reloaded } from "../reload-files.ts";
 import { type AgentSockets, agentPath } from "./agent-sockets.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
 import {
+  type Call,
   type CallerLimits,
   type Connection,
   callerLimits,
@@ -164,7 +165,7 @@ export const startIngestListener = async (options: IngestListenerOptions) => {
       return;
     }
     const { lifetime } = arrival;
-    lifetime.once("close", () => call.leave("rstCode" in lifetime && isReset(lifetime)));
+    leaveOnClose(lifetime, call);
     if ("rstCode" in lifetime) stalled.add(lifetime);
     if (call.ready === undefined) begin(arrival, connection);
     void call.ready?.then((rejected) => {
@@ -240,6 +241,11 @@ export const startIngestListener = async (options: IngestListenerOptions) => {
       clearTimeout(timer);
     },
   };
+};
+
+/** Releases the slot of a call at its end. A listener made beside the arrival would keep that, and the request, as long as a socket is open. */
+const leaveOnClose = (lifetime: Arrival["lifetime"], { leave }: Call) => {
+  lifetime.once("close", () => leave("rstCode" in lifetime && isReset(lifetime)));
 };
 
 /** Serves requests of agents to upgrade to WebSocket, with the checks of every request. Others are served as if they did not ask for it. */
