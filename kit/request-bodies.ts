@@ -90,7 +90,7 @@ export const createRequestBodies = (
 
   return {
     gunzip: (bytes, bytesMax) =>
-      readBytes(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")), bytesMax),
+      readBytes(streamOf(bytes).pipeThrough(new DecompressionStream("gzip")), bytesMax),
     parse: parseBody,
     decode: (bytes) => strictUtf8.decode(bytes),
     async read(request, { remoteAddress, bytesMax }) {
@@ -134,3 +134,12 @@ export const createRequestBodies = (
     },
   };
 };
+
+/** Streams bytes. A Blob would copy them to memory that the garbage collector does not count. */
+const streamOf = (bytes: Uint8Array<ArrayBuffer>) =>
+  new ReadableStream<Uint8Array<ArrayBuffer>>({
+    start(controller) {
+      controller.enqueue(bytes);
+      controller.close();
+    },
+  });
