@@ -1,14 +1,21 @@
 import { once } from "node:events";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { WebSocket } from "ws";
 import { systemEntropy } from "#kit/entropy.ts";
 import { type AgentToServer, AgentToServerSchema } from "#proto/gen/opamp/v1/opamp_pb.js";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
-import { type Bench, rounded, runAll } from "../support/bench.ts";
+import { type Bench, rounded, runAll, runAtRate } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
+import type { ProbeReport } from "../support/memory-probe.ts";
 import { cpuSecondsOf, memoryOf, startProcess } from "../support/processes.ts";
 
 const echoProgram = new URL("./echo-sockets.ts", import.meta.url).pathname;
@@ -20,6 +27,8 @@ const inFlight = 32;
 interface Server {
   pid: number;
   port: number;
+  /** Reads what the process reports. */
+  read: ReturnType<typeof createProbeReader>;
 }
 
 /**
@@ -29,19 +38,25 @@ interface Server {
 export const opampBench: Bench = async (args) => {
   const { hosts: count, rounds } = readCommandOptions({ hosts: 500, rounds: 100 }, args);
   if (rounds > roundsMax) throw new Error(`core accepts at most ${roundsMax} rounds`);
-  await using core = await startBenchCore({ env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" } });
+  await using files = await mkdtempDisposable(join(tmpdir(), "svc-bench-"));
+  const probed = probedEnvironment(join(files.path, "memory"));
+  const required = { SVC_INGEST_REQUIRE_ENROLLMENT: "true" };
+  await using core = await startBenchCore({ env: { ...required, ...probed } });
   const hosts = await enrollBenchHosts(core, count);
   await core.database.sql`update collector_identity set agent = 'otelcol'`;
   const { ingest, enrollmentCa } = core.files.pki;
   const env = {
+    ...probed,
     CERT_FILE: ingest.certFile,
     KEY_FILE: ingest.keyFile,
     CA_FILE: enrollmentCa.certFile,
   };
   await using echo = await startProcess([echoProgram], "ready", { ...process.env, ...env });
-  const echoed = { pid: echo.pid, port: Number(echo.records[0]?.port) };
+  const read = createProbeReader(probed);
+  const echoed = { read, pid: echo.pid, port: Number(echo.records[0]?.port) };
+  const served = { read, pid: core.pid, port: core.ingestPort };
   const floor = await measure(core, echoed, { hosts, rounds });
-  const measured = await measure(core, { pid: core.pid, port: core.ingestPort }, { hosts, rounds });
+  const measured = await measure(core, served, { hosts, rounds });
   const cpu = measured.heartbeatUs / floor.heartbeatUs;
   const memory = measured.socketKib / floor.socketKib;
   const figures = { cpu_ratio: rounded(cpu, 2), memory_ratio: rounded(memory, 2) };
@@ -61,10 +76,10 @@ export const opampBench: Bench = async (args) => {
 /** Measures the memory of a socket after its first message, and the CPU of a heartbeat. */
 const measure = async (
   { ca }: BenchCore,
-  { pid, port }: Server,
+  { pid, port, read }: Server,
   { hosts, rounds }: { hosts: readonly BenchHost[]; rounds: number },
 ) => {
-  const before = memoryOf(pid).nowMb;
+  const before = await read(pid);
   const agents = await connectHosts(hosts, (host) => connectAgent(host, { port, ca }));
   await runAll(agents.length, inFlight, async (index) =>
     agents[index]?.send({ agentDescription: {} }),
@@ -73,7 +88,8 @@ const measure = async (
   const idleBefore = cpuSecondsOf(pid);
   await sleep(idleMs);
   const idle = (cpuSecondsOf(pid) - idleBefore) / idleMs;
-  const socketKib = rounded(((memoryOf(pid).nowMb - before) * 1024) / agents.length, 1);
+  const { usedBytes } = await read(pid);
+  const socketKib = rounded((usedBytes - before.usedBytes) / 1024 / agents.length, 1);
   const cpuBefore = cpuSecondsOf(pid);
   const startedAt = performance.now();
   await runAll(agents.length * rounds, inFlight, async (index) =>
@@ -82,9 +98,46 @@ const measure = async (
   // What the open sockets and its jobs take alone is no heartbeat's.
   const cpu = cpuSecondsOf(pid) - cpuBefore - idle * (performance.now() - startedAt);
   const heartbeatUs = (cpu * 1e6) / (agents.length * rounds);
+  // Begins the delay of the event loop anew.
+  await read(pid);
+  const usual = agents.length / heartbeatSeconds;
+  const latencies = await runAtRate(Math.ceil(usual * usualSeconds), usual, async (index) =>
+    agents[index % agents.length]?.send({}),
+  );
+  const { loopP99Ms, loopMaxMs } = await read(pid);
+  const { peakMb } = memoryOf(pid);
   for (const { close } of agents) close();
-  return { socketKib, heartbeatUs: rounded(heartbeatUs, 1), idlePercent: rounded(idle * 1e5, 1) };
+  return {
+    socketKib,
+    heartbeatUs: rounded(heartbeatUs, 1),
+    idlePercent: rounded(idle * 1e5, 1),
+    peakMb,
+    // At the rate of agents that send one every 30 s.
+    usual: { p99Ms: rounded(quantile(latencies, 0.99), 1), loopP99Ms, loopMaxMs },
+  };
 };
+
+/** How often an agent sends a heartbeat, and for how long they are measured at that rate. */
+const heartbeatSeconds = 30;
+const usualSeconds = 10;
+
+const probe = new URL("../support/memory-probe.ts", import.meta.url);
+
+const probedEnvironment = (file: string) => ({
+  NODE_OPTIONS: `--import=${fileURLToPath(probe)}`,
+  SVC_BENCH_MEMORY: file,
+});
+
+/** Creates the function that reads what the probe of a process reports. */
+const createProbeReader =
+  ({ SVC_BENCH_MEMORY }: ReturnType<typeof probedEnvironment>) =>
+  async (pid: number): Promise<ProbeReport> => {
+    const file = `${SVC_BENCH_MEMORY}.${pid}`;
+    rmSync(file, { force: true });
+    process.kill(pid, "SIGUSR2");
+    while (!existsSync(file)) await sleep(20);
+    return JSON.parse(readFileSync(file, "utf8"));
+  };
 
 /** The time in which what the connections have caused ends. */
 const settleMs = 3_000;
