@@ -89,7 +89,7 @@ export const enrollmentOf = (deviceId: string, csrPem: string): EnrollRequest =>
 
 /** Enrolls `count` hosts at a core that runs, as collectors do, and analyzes its tables. */
 export const enrollBenchHosts = async (
-  { database: { db, sql }, httpPort }: BenchCore,
+  { database: { db, sql }, httpPort }: Pick<BenchCore, "database" | "httpPort">,
   count: number,
 ): Promise<BenchHost[]> => {
   const now = systemClock.now();

@@ -14,7 +14,8 @@ import { messageAttacks } from "./message-attacks.ts";
 const peakMbMax = 350;
 const worker = new URL("./attacker.ts", import.meta.url);
 
-const p99Of = (durations: number[]) =>
+/** Returns the p99 of durations, in milliseconds with one decimal place. */
+export const p99Of = (durations: number[]) =>
   Math.round((durations.sort((a, b) => a - b)[Math.floor(durations.length * 0.99)] ?? 0) * 10) / 10;
 
 const percent = (cpuSeconds: number, seconds: number) => Math.round((100 * cpuSeconds) / seconds);

@@ -1,6 +1,7 @@
 /** Attacks real HTTP listeners of core and web with floods that need no credentials, beside well-behaved clients. */
 import { Worker } from "node:worker_threads";
 import { type Behaved, type Deployment, prepareDeployments } from "./deployment.ts";
+import { p99Of } from "./floods.ts";
 import { type AttackedProgram, httpAttacks } from "./http-attacks.ts";
 
 const peakMbMax = 350;
@@ -117,6 +118,3 @@ const meetsGoals = (figures: Omit<HttpFloodResult, "opened" | "ok">, alone = fig
   (["p99_ms", "ack_p99_ms", "event_loop_p99_ms"] as const).every(
     (name) => figures[name] <= Math.max(2 * alone[name], delayMsMax[name]),
   );
-
-const p99Of = (durations: number[]) =>
-  Math.round((durations.sort((a, b) => a - b)[Math.floor(durations.length * 0.99)] ?? 0) * 10) / 10;
