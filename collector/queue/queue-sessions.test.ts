@@ -48,15 +48,31 @@ describe("sessions of a queue", () => {
     await acknowledged;
   });
 
-  it("Q11: keep the last one that core answered, and the newest 15 besides", () => {
+  it("Q11, Q12: keep those that core answered, however many it did not answer since, and the first and last of these", () => {
     const queue = open();
-    queue.beginSession(host);
-    const answered = queue.beginSession(host).sessionId;
-    queue.sessionAnswered();
-    const later = Array.from({ length: 40 }, () => queue.beginSession(host).sessionId);
+    const begin = () => queue.beginSession(host).sessionId;
+    const answered = Array.from({ length: 3 }, () => {
+      const sessionId = begin();
+      queue.sessionAnswered();
+      return sessionId;
+    });
+    const later = Array.from({ length: 40 }, begin);
     const { sessionId, previousSessionIds } = queue.beginSession(host);
     expect(hex([...previousSessionIds, sessionId])).toEqual(
-      hex([answered, ...later.slice(-14), sessionId]),
+      hex([...answered, ...later.slice(0, 4), ...later.slice(-3), sessionId]),
+    );
+  });
+
+  it("Q11: keep the newest 16", () => {
+    const queue = open();
+    const answered = Array.from({ length: 20 }, () => {
+      const { sessionId } = queue.beginSession(host);
+      queue.sessionAnswered();
+      return sessionId;
+    });
+    const { sessionId, previousSessionIds } = queue.beginSession(host);
+    expect(hex([...previousSessionIds, sessionId])).toEqual(
+      hex([...answered.slice(-15), sessionId]),
     );
   });
 

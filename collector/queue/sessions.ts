@@ -179,6 +179,8 @@ export const createQueueSessions = (
 const idBytes = 16;
 /** The length of a queue's history, with the current session. */
 const sessionsMax = 16;
+/** So many of them are the newest that core has not answered: it may have opened one, and failed then. */
+const unansweredMax = 8;
 
 /**
  * Draws the id of a session. A machine that was cloned with its memory has a clone's random numbers too, until the kernel draws new
@@ -192,15 +194,21 @@ const drawSessionId = (clock: Clock, entropy: Entropy): Uint8Array<ArrayBuffer> 
       .digest(),
   ).slice(0, idBytes);
 
-/** Returns the history of a queue with more sessions; the oldest leave it, but never the last one that core has answered. */
+/**
+ * Returns the history of a queue with more sessions. The oldest leave it, but never the last one that core has answered; and those leave it that
+ * an outage has left unanswered, except its first and last ones: a database that is restored has one that was answered before.
+ */
 const sessionsOf = (
   { sessions, answeredSession }: Pick<QueueState, "sessions" | "answeredSession">,
   more: readonly Uint8Array<ArrayBuffer>[],
 ): Uint8Array<ArrayBuffer> => {
   const ids = [...idsOf(sessions), ...more];
   const answered = answeredSession.toHex();
-  while (ids.length > sessionsMax) ids.splice(ids[0]?.toHex() === answered ? 1 : 0, 1);
-  return Uint8Array.from(Buffer.concat(ids));
+  const since = ids.findLastIndex((id) => id.toHex() === answered) + 1;
+  const half = unansweredMax / 2;
+  if (ids.length - since > unansweredMax)
+    ids.splice(since + half, ids.length - since - unansweredMax);
+  return Uint8Array.from(Buffer.concat(ids.slice(-sessionsMax)));
 };
 
 const idsOf = (sessions: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] =>

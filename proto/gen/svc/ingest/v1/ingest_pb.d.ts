@@ -186,7 +186,8 @@ export declare type Open = Message<"svc.ingest.v1.Open"> & {
   sessionId: Uint8Array;
 
   /**
-   * The last 16 session ids of this queue, whether core has answered them or not, and always the last one that it has answered.
+   * The last 16 session ids of this queue, whether core has answered them or not, and always the last one that it has answered. Of those since, 8
+   * are enough, the first and the last ones: a database that is restored has one of before.
    *
    * @generated from field: repeated bytes previous_session_ids = 4;
    */
