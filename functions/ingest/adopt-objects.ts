@@ -30,7 +30,7 @@ import { shareNextRun } from "#kit/share-next-run.ts";
 import type { ObjectFooter, ObjectQueue } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
 import type { Database } from "../store/database/database.ts";
 import { commitBatchAhead, invalidName } from "../store/ingest/commit-batch.ts";
-import { destroyClient } from "../store/ingest/copy-transaction.ts";
+import { destroyClient, lastResult, limitSilence } from "../store/ingest/copy-transaction.ts";
 import { type FrameToCommit, queueKey } from "../store/ingest/decide-batch.ts";
 import { readFooter } from "../store/ingest/object-footer.ts";
 import {
@@ -78,6 +78,8 @@ export interface AdopterNeeds extends Pick<QueueEventNeeds, "clock" | "entropy">
   codec: BlockCodec;
   observe: LossObserver & AdoptionObserver;
   log: Record<"info" | "warn" | "error", (fields: object, message: string) => void>;
+  /** The lock of adoption ends when the database has no message of this core, or this core none of the database, for so long. */
+  leaseMs?: number | undefined;
 }
 
 /** A queue as its host describes it when it opens it. */
@@ -96,6 +98,8 @@ const objectsOfPage = 1_000;
 const readsAtOnce = 16;
 const attemptsMax = 20;
 const lockMs = 200;
+/** Longer than any statement of the adopter. */
+const leaseMsDefault = 9_000;
 /** Reads objects that wait for their hosts again after so long for each of them, */
 const waitingMs = 60;
 /** but at least so often. */
@@ -211,14 +215,18 @@ interface AdoptionRun extends AdopterNeeds {
 interface ConnectedRun extends AdoptionRun {
   client: Client;
   report: AdoptionReport;
+  /** Names that had no object: cores draw many more than they use. */
+  unused: Set<string>;
 }
 
 /** Adopts what it can; returns how many objects wait. */
 const adoptAll = async (needs: AdoptionRun): Promise<number> => {
   const client = await needs.connect();
   const report = createAdoptionReport(needs);
+  const ended = new AbortController();
+  const run: ConnectedRun = { ...needs, client, report, unused: new Set() };
   try {
-    await lockAdoption(client, needs.clock);
+    await lockAdoption(client, needs, ended.signal);
     for (let isLast = false; ; ) {
       const pass: Pass = {
         isLast,
@@ -227,27 +235,48 @@ const adoptAll = async (needs: AdoptionRun): Promise<number> => {
         holes: new Map(),
         waitingParts: new Set(),
       };
-      for await (const objects of unsettledPages(needs.db))
-        await adoptPage({ ...needs, client, report }, objects, pass);
+      for await (const objects of unsettledPages(needs.db)) await adoptPage(run, objects, pass);
       if (pass.waiting === 0 || isLast) return pass.waiting;
-      if (pass.adopted === 0) isLast = !(await skipHoles(needs, openHoles(pass)));
+      if (pass.adopted > 0) continue;
+      // Rejects if the lock has ended: another core may adopt what precedes a hole.
+      await client.query(renewal(needs.leaseMs ?? leaseMsDefault));
+      isLast = !(await skipHoles(needs, openHoles(pass)));
     }
   } finally {
+    ended.abort();
     destroyClient(client);
     await report.end();
   }
 };
 
-/** Waits until no other core adopts; the lock ends with the connection. */
-const lockAdoption = async (client: Client, clock: AdopterNeeds["clock"]): Promise<void> => {
+/** Waits until no other core adopts. The lock ends with the connection, and that when `leaseMs` pass without a message, unless `signal` aborts. */
+const lockAdoption = async (
+  client: Client,
+  { clock, leaseMs = leaseMsDefault }: AdopterNeeds,
+  signal: AbortSignal,
+): Promise<void> => {
+  const renewed = renewal(leaseMs);
+  const ask = (text: string) => limitSilence(client, leaseMs, lastResult(client, text));
   for (;;) {
-    const { rows } = await client.query<{ locked: boolean }>(
-      "select pg_try_advisory_lock(hashtext('adopt objects')) as locked",
+    // A server keeps the session of a core that is stopped or unreachable for hours otherwise.
+    const [row] = await ask(
+      `${renewed}; select pg_try_advisory_lock(hashtext('adopt objects')) as locked`,
     );
-    if (rows[0]?.locked) return;
+    if (row?.locked) break;
     await clock.sleep(lockMs);
   }
+  const renewAll = async () => {
+    for (;;) {
+      await clock.sleep(leaseMs / 3, signal);
+      await ask(renewed);
+    }
+  };
+  // The adopter fails by itself without the connection.
+  renewAll().catch(() => undefined);
 };
+
+/** Ends the session, and so the lock, when the server has no message for so long. */
+const renewal = (leaseMs: number) => `set idle_session_timeout = ${leaseMs}`;
 
 async function* unsettledPages(db: Database): AsyncGenerator<readonly UnsettledObject[]> {
   for (let after: DrawnObject = { id: 0, nonce: "" }; ; ) {
@@ -261,9 +290,10 @@ async function* unsettledPages(db: Database): AsyncGenerator<readonly UnsettledO
 /** Adopts the objects that continue their queues; in the last pass also those that do so in part. */
 const adoptPage = async (
   needs: ConnectedRun,
-  objects: readonly UnsettledObject[],
+  page: readonly UnsettledObject[],
   pass: Pass,
 ): Promise<void> => {
+  const objects = page.filter(({ name }) => !needs.unused.has(name));
   for (let at = 0; at < objects.length; at += readsAtOnce) {
     const some = objects.slice(at, at + readsAtOnce);
     const footers = await Promise.all(some.map((object) => findFooter(needs, object)));
@@ -288,6 +318,7 @@ const findFooter = async (
     await ignoreObject(db, object);
   } catch (err) {
     if (err instanceof ObjectMissing) {
+      needs.unused.add(object.name);
       if (object.isEnded) await markDrawnObjects(db, [object]);
     } else if (!(err instanceof ObjectChanged)) throw err;
     else if (object.isEnded) {

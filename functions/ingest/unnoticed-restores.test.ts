@@ -1,6 +1,7 @@
 /* What is adopted of objects by what hosts claim, where core has not noticed that its database was restored. */
 import { expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
+import { startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
 import { queueId, session, through, useObjectCores } from "#tests/support/object-cores.ts";
 import type { QueueClaim } from "./adopt-objects.ts";
 
@@ -91,6 +92,30 @@ it("Q12: adopts nothing for a fork, for another host, or beyond what the host ha
   expect(await stored()).toEqual([...through("a", 4), ...through("b", 2)]);
   await recover([claimOf("a", 4), claimOf("a", 9_000_000)]);
   expect(await stored()).toEqual([...through("a", 4), ...through("b", 2)]);
+});
+
+it("D8: adopts although the connection of another core that adopts is lost", async () => {
+  const { proxy, url } = await startDatabaseProxy(test.databaseUrl());
+  const lost = await startCore({ adopterUrl: url, leaseMs: 300 });
+  await send(lost, "a", 0, 2);
+  const restore = await dump();
+  await send(lost, "a", 2, 4);
+  await restore();
+  const { read } = test.store;
+  const { promise: reading, resolve: reads } = Promise.withResolvers<void>();
+  const { promise: silent, resolve: isSilent } = Promise.withResolvers<void>();
+  test.store.read = async (name, range) => {
+    reads();
+    await silent;
+    return read(name, range);
+  };
+  const adopting = lost.adopter.recover();
+  await reading;
+  proxy.swallowOpen();
+  isSilent();
+  await Promise.all([expect(adopting).rejects.toThrow(), (await startCore()).adopter.recover()]);
+  expect(await stored()).toEqual(through("a", 4));
+  await proxy.close();
 });
 
 it("K11: adopts what follows a missing object where a host knows that it was acknowledged", async () => {

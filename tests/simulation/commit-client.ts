@@ -41,6 +41,43 @@ interface Message {
   wake(): void;
 }
 
+/** Returns a function that runs tasks one after the other; the first one at once. */
+const createTurns = () => {
+  const waiting: (() => void)[] = [];
+  let isBusy = false;
+  return async <Result>(task: () => Promise<Result>): Promise<Result> => {
+    if (isBusy) await new Promise<void>((resolve) => waiting.push(resolve));
+    isBusy = true;
+    try {
+      return await task();
+    } finally {
+      const next = waiting.shift();
+      if (next) next();
+      else isBusy = false;
+    }
+  };
+};
+
+/** Returns the socket of a connection, which calls its listener when nothing arrives for a while. */
+const silenceOf = (world: World, destroy: () => void) => {
+  let onSilence = (): void => undefined;
+  let stop = (): void => undefined;
+  const stream = {
+    destroy,
+    once: (_event: string, listener: () => void) => {
+      onSilence = listener;
+      return stream;
+    },
+    off: () => stream,
+    setTimeout: (ms: number) => {
+      stop();
+      if (ms > 0) stop = world.after(ms, () => onSilence());
+      return stream;
+    },
+  };
+  return stream;
+};
+
 /** Reports whether its sender does not compress a block. */
 const isSmall = (block: CopiedBlock | undefined): boolean =>
   (block?.columns.get("raw_bytes")?.readInt32BE() ?? 0) < 1_024;
@@ -211,20 +248,22 @@ export const connectCommitClient = async (
       });
     });
 
+  /** As pg, sends one message at a time. */
+  const inTurn = createTurns();
   const query = (asked: string | Submittable): unknown => {
-    if (typeof asked === "string") {
-      const results: { rows: Row[] }[] = [];
-      if (isGone) return Promise.reject(new Error("Connection terminated"));
-      const message = { text: asked, copies: [], complete: 0, wake: () => undefined };
-      return send(message, ({ rows }) => results.push({ rows })).then(() =>
-        results.length === 1 ? results[0] : results,
-      );
-    }
-    submit(asked);
+    if (typeof asked === "string") return inTurn(() => sendText(asked));
+    void inTurn(() => submit(asked));
     return asked;
   };
+  const sendText = async (text: string): Promise<unknown> => {
+    const results: { rows: Row[] }[] = [];
+    if (isGone) throw new Error("Connection terminated");
+    const message = { text, copies: [], complete: 0, wake: () => undefined };
+    await send(message, ({ rows }) => results.push({ rows }));
+    return results.length === 1 ? results[0] : results;
+  };
 
-  const submit = (asked: Submittable): void => {
+  const submit = async (asked: Submittable): Promise<void> => {
     const handlers = asked as Submittable &
       Record<
         "handleError" | "handleReadyForQuery" | "handleCommandComplete",
@@ -259,10 +298,10 @@ export const connectCommitClient = async (
       if (error) handlers.handleError(error);
       else handlers.handleReadyForQuery();
     };
-    if (isGone) return void queueMicrotask(() => finish(new Error("Connection terminated")));
+    if (isGone) return queueMicrotask(() => finish(new Error("Connection terminated")));
     wakers.add(() => message.wake());
     asked.submit(connection as unknown as Connection);
-    send(message, ({ tag }) => handlers.handleCommandComplete({ text: tag })).then(
+    await send(message, ({ tag }) => handlers.handleCommandComplete({ text: tag })).then(
       () => finish(),
       finish,
     );
@@ -278,7 +317,7 @@ export const connectCommitClient = async (
     });
   };
   const client = {
-    connection: { stream: { destroy: gone } },
+    connection: { stream: silenceOf(world, gone) },
     query,
     on: (event: string, listener: () => void) => event === "end" && listeners.push(listener),
     once: (event: string, listener: () => void) => event === "end" && listeners.push(listener),

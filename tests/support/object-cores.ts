@@ -87,11 +87,13 @@ export const useObjectCores = () => {
   const startCore = async ({
     lineage = "test",
     location = "memory:/",
+    adopterUrl = database.url,
+    leaseMs = undefined as number | undefined,
   } = {}): Promise<
     Sink & { adopter: ObjectAdopter; writer: ReturnType<typeof createObjectWriter> }
   > => {
     const { db } = connection;
-    const connect = () => openCommitClient(database.url);
+    const connect = () => openCommitClient(adopterUrl);
     const shared = {
       db,
       log,
@@ -108,6 +110,7 @@ export const useObjectCores = () => {
       lineage,
       objects: objectReader(),
       connect,
+      leaseMs,
     });
     const writer = createObjectWriter({ ...ofStore, beforeDraw: adopter.checkRestored });
     const sink = createPostgresSink({
@@ -177,6 +180,7 @@ export const useObjectCores = () => {
 
   return {
     startCore,
+    databaseUrl: () => database.url,
     send,
     open,
     stored,
