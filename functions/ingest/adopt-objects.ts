@@ -10,6 +10,8 @@
  *   adopts at a time, and every object at once, so that none takes what another has for missing.
  * - Frames of a session that is not the queue's are not adopted, except of an object that is newer than the state of the database, and of
  *   a session that its host names, up to what the host knows to be acknowledged: a restore may go unnoticed.
+ * - A queue is given to the session of an object that continues it exactly, if the database does not know the queue's session, if the queue's host
+ *   has left it and core reported the object's end as stored, or after a day. Whoever continues another copy finds it forked, and loses nothing.
  * - An object is marked for deletion only when the cursors cover all that it has. One of which something is left stays until retention. What is
  *   adopted of an object before all of it can be is copied from it.
  */
@@ -27,7 +29,7 @@ import { minuteMs } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
-import type { ObjectFooter, ObjectQueue } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
+import type { ObjectFooter } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
 import type { Database } from "../store/database/database.ts";
 import { commitBatchAhead, invalidName } from "../store/ingest/commit-batch.ts";
 import { destroyClient, lastResult, limitSilence } from "../store/ingest/copy-transaction.ts";
@@ -46,9 +48,14 @@ import {
   registerObjects,
   type UnsettledObject,
 } from "../store/ingest/objects.ts";
-import { findCursors, type QueueName } from "../store/ingest/queues.ts";
 import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
-import { framesOf, type PlacedQueue } from "./adopted-frames.ts";
+import {
+  framesOf,
+  type PlacedQueue,
+  type PlaceNeeds,
+  placeQueues,
+  type QueueClaim,
+} from "./adopted-frames.ts";
 import {
   type AdoptionObserver,
   type AdoptionReport,
@@ -82,18 +89,6 @@ export interface AdopterNeeds extends Pick<QueueEventNeeds, "clock" | "entropy">
   leaseMs?: number | undefined;
 }
 
-/** A queue as its host describes it when it opens it. */
-export interface QueueClaim extends QueueName {
-  /** The sessions that the queue has had, as far as the host knows them. */
-  sessionIds: readonly Uint8Array[];
-  /** Everything through it was acknowledged. */
-  ackedThrough: bigint;
-  /** The last sequence that the host has sent of the queue; 0 if it does not say. */
-  sentThrough: bigint;
-  /** Through it, sequences are of earlier ids of the host's queue. */
-  ackedBefore: bigint;
-}
-
 const objectsOfPage = 1_000;
 const readsAtOnce = 16;
 const attemptsMax = 20;
@@ -105,11 +100,13 @@ const waitingMs = 60;
 /** but at least so often. */
 const waitingMsMax = 10 * minuteMs;
 const namedMax = 10_000;
+/** Of a queue and its copies, so many have a claim. */
+const claimsOfQueueMax = 16;
 
 /** Creates the adopter of objects, also of those in stores that cores no longer use. */
 export const createObjectAdopter = (needs: AdopterNeeds) => {
   const { db, log } = needs;
-  const claims = new Map<string, QueueClaim>();
+  const claims = new Map<string, QueueClaim[]>();
   const named = new Set<string>();
   const isUnnamed = (name: string) =>
     !named.has(name) && named.size < namedMax && named.add(name).has(name);
@@ -131,7 +128,7 @@ export const createObjectAdopter = (needs: AdopterNeeds) => {
   return {
     /** Adopts every object that the database does not have, also by what hosts claim. Calls share runs that start after them. */
     recover: (claimed: readonly QueueClaim[] = []) => {
-      for (const claim of claimed) claims.set(queueKey(claim), claim);
+      for (const claim of claimed) addClaim(claims, claim);
       return adopt(undefined);
     },
     /**
@@ -158,6 +155,14 @@ export const createObjectAdopter = (needs: AdopterNeeds) => {
         await adopt(undefined);
     },
   };
+};
+
+/** Adds a claim to those of its queue, in place of one of an earlier session of the same history: a queue and its copies have claims of their own. */
+const addClaim = (claims: Map<string, QueueClaim[]>, claim: QueueClaim): void => {
+  const isOfHistory = ({ sessionIds: [earlier] }: QueueClaim) =>
+    earlier !== undefined && claim.sessionIds.some((id) => equalBytes(id, earlier));
+  const others = (claims.get(queueKey(claim)) ?? []).filter((other) => !isOfHistory(other));
+  claims.set(queueKey(claim), [claim, ...others].slice(0, claimsOfQueueMax));
 };
 
 type NumberedStore = readonly [id: number, store: AdoptedStore];
@@ -206,9 +211,8 @@ interface Pass {
 /** More holes wait for the next pass. */
 const queuesMax = 10_000;
 
-interface AdoptionRun extends AdopterNeeds {
+interface AdoptionRun extends AdopterNeeds, PlaceNeeds {
   stores: ReadonlyMap<number, AdoptedStore>;
-  claims: ReadonlyMap<string, QueueClaim>;
   /** Reports, and notes, that what waits of an object is not in the log yet. */
   isUnnamed(name: string): boolean;
 }
@@ -351,7 +355,7 @@ const adoptObject = async (needs: ConnectedRun, found: FoundObject): Promise<voi
 const tryToAdopt = async (needs: ConnectedRun, found: FoundObject): Promise<boolean> => {
   const { object, footer, pass } = found;
   const { db } = needs;
-  const queues = (await placeQueues(needs, footer, object)).filter(
+  const queues = (await placeQueues(needs, footer.queues, object)).filter(
     ({ queue, cursor }) => queue.cursor > cursor,
   );
   // The core of a name in use may be about to commit it, or the one before it.
@@ -414,46 +418,6 @@ const adoptQueues = async (
   pass.adopted++;
   report.adopted(adopted);
   return true;
-};
-
-const placeQueues = async (
-  { db, claims }: AdoptionRun,
-  { queues }: ObjectFooter,
-  { isRecent }: UnsettledObject,
-): Promise<PlacedQueue[]> => {
-  const rows = new Map((await findCursors(db, queues)).map((row) => [queueKey(row), row]));
-  return queues.map((queue) => {
-    const key = queueKey(queue);
-    const { cursor = 0n, sessionId = null } = rows.get(key) ?? {};
-    const ackedThrough = ackedOf(claims.get(key), queue, sessionId);
-    const isBound = isRecent && queue.sessionId.length > 0 && ackedThrough === 0n;
-    const isOwn = sessionId !== null && equalBytes(sessionId, queue.sessionId);
-    return {
-      queue,
-      cursor,
-      sessionId: isBound ? queue.sessionId : undefined,
-      isFenced: isBound && !isOwn,
-      ackedThrough,
-    };
-  });
-};
-
-/**
- * Returns through where a host knows that core had acknowledged a queue, if what an object has of it is the host's: begun by then, sent by it, and of
- * a session of the queue's history; else 0. A fork, whose history lacks the queue's session, claims nothing.
- */
-const ackedOf = (
-  claim: QueueClaim | undefined,
-  queue: ObjectQueue,
-  held: Uint8Array | null,
-): bigint => {
-  if (claim === undefined) return 0n;
-  const { sessionIds, ackedThrough, sentThrough } = claim;
-  const isOfHistory = (id: Uint8Array | null) =>
-    id === null || id.length === 0 || sessionIds.some((each) => equalBytes(each, id));
-  const isHosts =
-    queue.previousCursor < ackedThrough && queue.cursor <= highest(ackedThrough, sentThrough);
-  return isHosts && isOfHistory(held) && isOfHistory(queue.sessionId) ? ackedThrough : 0n;
 };
 
 /** Returns the holes before which no object has anything. */

@@ -1,11 +1,15 @@
-/** The frames that adoption commits: an object's blocks, whose data stay in the object or are read from it. */
+/** What adoption commits of an object: where its queues are, and their blocks as frames, whose data stay in the object or are read from it. */
 import { ObjectChanged, type ObjectStore } from "#functions/objects/object-store.ts";
+import { highest } from "#kit/bigint.ts";
+import { equalBytes } from "#kit/bytes.ts";
 import { BlockEncoding } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { ObjectBlock, ObjectQueue } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
-import type { FrameToCommit } from "../store/ingest/decide-batch.ts";
+import type { Database } from "../store/database/database.ts";
+import { type FrameToCommit, queueKey } from "../store/ingest/decide-batch.ts";
 import { type EnvelopeRun, emptyRun, runAbove } from "../store/ingest/envelope-run.ts";
 import { encodeReference } from "../store/ingest/object-reference.ts";
-import type { NamedObject } from "../store/ingest/objects.ts";
+import type { NamedObject, UnsettledObject } from "../store/ingest/objects.ts";
+import { findCursors, type QueueName, takeQueue } from "../store/ingest/queues.ts";
 import { type BlockCodec, isOfDigest } from "../store/ingest/stored-envelope.ts";
 
 /** A queue of an object, and where it is in the database. */
@@ -19,6 +23,71 @@ export interface PlacedQueue {
   /** Through where the host knows that core had acknowledged the queue, where that is the queue's as the host knows it. */
   ackedThrough: bigint;
 }
+
+/** A queue as its host describes it when it opens it. */
+export interface QueueClaim extends QueueName {
+  /** The sessions that the queue has had, as far as the host knows them. */
+  sessionIds: readonly Uint8Array[];
+  /** Everything through it was acknowledged. */
+  ackedThrough: bigint;
+  /** The last sequence that the host has sent of the queue; 0 if it does not say. */
+  sentThrough: bigint;
+  /** Through it, sequences are of earlier ids of the host's queue. */
+  ackedBefore: bigint;
+  /** The host has left the queue, and so names the sessions of another one. */
+  isLeft: boolean;
+}
+
+/** The parts of core that know where queues are. */
+export interface PlaceNeeds {
+  db: Database;
+  /** By queue. */
+  claims: ReadonlyMap<string, readonly QueueClaim[]>;
+}
+
+/** Places what an object has of queues. Gives those to its session that it continues and that nothing else can continue. */
+export const placeQueues = async (
+  { db, claims }: PlaceNeeds,
+  queues: readonly ObjectQueue[],
+  { isRecent, isLong }: Pick<UnsettledObject, "isRecent" | "isLong">,
+): Promise<PlacedQueue[]> => {
+  const rows = new Map((await findCursors(db, queues)).map((row) => [queueKey(row), row]));
+  const place = async (queue: ObjectQueue): Promise<PlacedQueue> => {
+    const key = queueKey(queue);
+    const { cursor = 0n, sessionId: held = null } = rows.get(key) ?? {};
+    const known = (claims.get(key) ?? []).filter((claim) => isWithin(claim, queue));
+    const own = known.filter((claim) => isOfHistory(claim, held, queue.sessionId));
+    const ackedThrough = ackedOf(own);
+    const isBound = isRecent && queue.sessionId.length > 0 && ackedThrough === 0n;
+    const isOwn = held !== null && equalBytes(held, queue.sessionId);
+    const placed = { queue, cursor, sessionId: isBound ? queue.sessionId : undefined };
+    if (!isBound || isOwn) return { ...placed, isFenced: false, ackedThrough };
+    const left = known.filter(({ isLeft }) => isLeft);
+    const mayTake = held === null || isLong || left.length > 0;
+    const isNext = queue.previousCursor === cursor && queue.cursor > cursor;
+    const isTaken =
+      mayTake && isNext && (await takeQueue(db, queue, { cursor, held, taken: queue.sessionId }));
+    return { ...placed, isFenced: !isTaken, ackedThrough: isTaken ? ackedOf(left) : 0n };
+  };
+  return Promise.all(queues.map(place));
+};
+
+/** Reports whether what an object has of a queue is the claiming host's: begun by what it knows to be acknowledged, and sent by it. */
+const isWithin = ({ ackedThrough, sentThrough }: QueueClaim, queue: ObjectQueue): boolean =>
+  queue.previousCursor < ackedThrough && queue.cursor <= highest(ackedThrough, sentThrough);
+
+/** Reports whether sessions are of the history that a host claims. A fork, whose history lacks the queue's session, claims nothing. */
+const isOfHistory = (
+  { sessionIds }: QueueClaim,
+  ...sessions: readonly (Uint8Array | null)[]
+): boolean =>
+  sessions.every(
+    (id) => id === null || id.length === 0 || sessionIds.some((each) => equalBytes(each, id)),
+  );
+
+/** Returns through where core had acknowledged a queue, by claims; 0 without any. */
+const ackedOf = (claims: readonly QueueClaim[]): bigint =>
+  claims.reduce((most, { ackedThrough }) => highest(most, ackedThrough), 0n);
 
 /** The parts of core that read an object. */
 export interface FrameNeeds {

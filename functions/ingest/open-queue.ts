@@ -21,7 +21,7 @@ import type { LeftQueue, Open } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { queueIdBytes, sequenceMax } from "#proto/limits/message-limits.ts";
 import { Problem } from "../problems.ts";
 import type { LockedCursor, QueueName, SeenQueue, StoredQueue } from "../store/ingest/queues.ts";
-import type { QueueClaim } from "./adopt-objects.ts";
+import type { QueueClaim } from "./adopted-frames.ts";
 import { inGroups, inTurn } from "./in-groups.ts";
 import {
   countLoss,
@@ -293,13 +293,21 @@ const queueClaimsOf = (open: Open): QueueClaim[] => {
   const { hostId, queueId, ackedThrough, sentThrough = 0n, leftQueues } = open;
   const shared = { hostId, sessionIds: [open.sessionId, ...open.previousSessionIds] };
   return [
-    { ...shared, queueId, ackedThrough, sentThrough, ackedBefore: ackedUnder(leftQueues) },
+    {
+      ...shared,
+      queueId,
+      ackedThrough,
+      sentThrough,
+      ackedBefore: ackedUnder(leftQueues),
+      isLeft: false,
+    },
     ...leftQueues.map((left, index) => ({
       ...shared,
       queueId: left.queueId,
       ackedThrough: left.storedThrough,
       sentThrough: left.storedThrough,
       ackedBefore: ackedUnder(leftQueues.slice(index + 1)),
+      isLeft: true,
     })),
   ];
 };

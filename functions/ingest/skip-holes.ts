@@ -1,7 +1,8 @@
 import { queueKey } from "../store/ingest/decide-batch.ts";
 import { addGap } from "../store/ingest/gaps.ts";
 import { lockCursors, type QueueName, updateCursors } from "../store/ingest/queues.ts";
-import type { AdopterNeeds, QueueClaim } from "./adopt-objects.ts";
+import type { AdopterNeeds } from "./adopt-objects.ts";
+import type { PlaceNeeds } from "./adopted-frames.ts";
 import {
   countLoss,
   createQueueEventRecorder,
@@ -20,7 +21,7 @@ export interface Hole {
   committed: bigint;
 }
 
-type SkipNeeds = AdopterNeeds & { claims: ReadonlyMap<string, QueueClaim> };
+type SkipNeeds = AdopterNeeds & PlaceNeeds;
 
 /** Moves cursors over holes that were committed, and records them as lost; returns whether it moved any. */
 export const skipHoles = async (needs: SkipNeeds, holes: readonly Hole[]): Promise<boolean> => {
@@ -52,7 +53,7 @@ const lossOf = (before: bigint | undefined, through: bigint): Loss | undefined =
 
 /** Returns where the sequences of an unknown queue begin that are not of an earlier id of its host's; undefined if the host has not said so. */
 const endOfEarlier = ({ claims, log }: SkipNeeds, queue: QueueName): bigint | undefined => {
-  const claim = claims.get(queueKey(queue));
+  const [claim] = claims.get(queueKey(queue)) ?? [];
   if (claim === undefined)
     log.warn(
       { host_id: queue.hostId, queue_id: queue.queueId.toHex() },

@@ -1,9 +1,11 @@
 /* What is adopted of objects by what hosts claim, where core has not noticed that its database was restored. */
+import { create } from "@bufbuild/protobuf";
 import { expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
+import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
 import { queueId, session, through, useObjectCores } from "#tests/support/object-cores.ts";
-import type { QueueClaim } from "./adopt-objects.ts";
+import type { QueueClaim } from "./adopted-frames.ts";
 
 const test = useObjectCores();
 const { startCore, send, open, stored, gaps, passHour, dump } = test;
@@ -16,6 +18,7 @@ const claimOf = (hostId: string, acked: number, more: Partial<QueueClaim> = {}):
   ackedThrough: BigInt(acked),
   sentThrough: BigInt(acked),
   ackedBefore: 0n,
+  isLeft: false,
   ...more,
 });
 
@@ -92,6 +95,85 @@ it("Q12: adopts nothing for a fork, for another host, or beyond what the host ha
   expect(await stored()).toEqual([...through("a", 4), ...through("b", 2)]);
   await recover([claimOf("a", 4), claimOf("a", 9_000_000)]);
   expect(await stored()).toEqual([...through("a", 4), ...through("b", 2)]);
+});
+
+it("Q12: adopts what a host claims while a copy of its queue claims the same queue", async () => {
+  const core = await startCore();
+  await open(core, "a", 0, 1);
+  await send(core, "a", 0, 2, 1);
+  const restore = await dump({ isNoticed: false });
+  await open(core, "a", 2, 2);
+  await send(core, "a", 2, 4, 2);
+  await restore();
+  // The copy has left the queue, and core has told it how far that is.
+  const copy = claimOf("a", 4, { sessionIds: [session(8), session(7)] });
+  await (await startCore()).adopter.recover([claimOf("a", 4), copy]);
+  expect(await stored()).toEqual(through("a", 4));
+});
+
+/** Lets a session send and another one after it, of which a restored database knows only the first; returns a core on that. */
+const forgetSession = async () => {
+  const core = await startCore();
+  await open(core, "a", 0, 1);
+  await send(core, "a", 0, 2, 1);
+  const restore = await dump({ isNoticed: false });
+  await open(core, "a", 2, 2);
+  await send(core, "a", 2, 4, 2);
+  await send(core, "a", 4, 6, 2);
+  await restore();
+  return startCore();
+};
+const forked = { outcome: "session_superseded" };
+
+it("Q12: adopts what a host has left, as core had reported it, and lets no other session continue", async () => {
+  const core = await forgetSession();
+  // A disk was restored: the host has another queue, and knows nothing of the sessions that it had.
+  const opened = await core.open(
+    create(OpenSchema, {
+      hostId: "a",
+      queueId: session(7),
+      sessionId: session(9),
+      leftQueues: [{ queueId, storedThrough: 6n, ackedThrough: 1n }],
+    }),
+  );
+  expect(opened.left).toMatchObject([{ cursor: 6n }]);
+  expect(await stored()).toEqual(through("a", 6));
+  expect(await gaps()).toEqual([]);
+  expect(await send(core, "a", 6, 7, 1)).toMatchObject(forked);
+});
+
+it("Q12: adopts nothing of a left queue that core had not reported", async () => {
+  const core = await forgetSession();
+  await core.adopter.recover([claimOf("a", 3, { sessionIds: [session(9)], isLeft: true })]);
+  expect(await stored()).toEqual(through("a", 2));
+});
+
+it("Q12: adopts at once a queue that the database does not know, though its host does not come", async () => {
+  const core = await startCore();
+  await send(core, "b", 0, 1);
+  const restore = await dump({ isNoticed: false });
+  await open(core, "a", 0, 1);
+  await send(core, "a", 0, 2, 1);
+  await open(core, "a", 2, 2);
+  await send(core, "a", 2, 4, 2);
+  await restore();
+  const next = await startCore();
+  await next.adopter.recover();
+  expect(await stored()).toEqual([...through("a", 2), "b 1"]);
+  expect(await open(next, "a", 4, 3)).toMatchObject({ cursor: 4n });
+  expect(await stored()).toEqual([...through("a", 4), "b 1"]);
+  expect(await gaps()).toEqual([]);
+});
+
+it("Q12: adopts after a day what waits for a host that does not come", async () => {
+  const core = await forgetSession();
+  await core.adopter.recover();
+  expect(await stored()).toEqual(through("a", 2));
+  await test.sql`update ingest_object set changed_at = changed_at - interval '25 hours', received_at = received_at - interval '25 hours'`;
+  await core.adopter.recover();
+  expect(await stored()).toEqual(through("a", 6));
+  expect(await send(core, "a", 6, 7, 1)).toMatchObject(forked);
+  expect(await open(core, "a", 6, 3)).toMatchObject({ cursor: 6n });
 });
 
 it("D8: adopts although the connection of another core that adopts is lost", async () => {

@@ -39,6 +39,8 @@ export const createQueueStatements = (server: DatabaseServer): ExecuteStatement 
         });
       return [];
     }
+    if (text.startsWith("update ingest_cursor set session_id = $1 "))
+      return takeQueue(server, open, params);
     // Totals that decide nothing here.
     if (/^insert into "ingest_gap"|^update "collector_health"/.test(text)) return [];
     if (text.startsWith("update ingest_queue set ended_at = $1::timestamptz, ending = $2, ")) {
@@ -108,4 +110,23 @@ const insertCursors = async (
     });
   }
   return isLocking ? cursorsOf(server, params) : [];
+};
+
+/** Gives a queue to another session, if its cursor and session are as expected. */
+const takeQueue = async (
+  server: DatabaseServer,
+  open: Transaction,
+  [taken, hostId, queueId, cursor, held]: readonly unknown[],
+): Promise<Values[]> => {
+  const hex = (bytes: unknown) => (bytes instanceof Uint8Array ? bytes.toHex() : "");
+  const name = queueRow({ hostId: String(hostId), queueHex: hex(queueId) });
+  await server.lock(open, name);
+  const row = server.tables.cursors.get(name);
+  if (row?.cursor !== Number(cursor) || row.session !== hex(held)) return [];
+  server.write(open, (tables, xmin) => {
+    const { cursors } = tables;
+    const before = cursors.get(name);
+    if (before) cursors.set(name, { ...before, session: hex(taken), xmin });
+  });
+  return [{ host_id: String(hostId) }];
 };

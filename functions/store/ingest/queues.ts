@@ -317,6 +317,19 @@ const moveCursors = defineStatement(
     where c.host_id = m.host and c.queue_id = decode(m.queue, 'hex')`,
 );
 
+/** Gives a queue to another session, unless its cursor or session has changed; returns whether it did. */
+export const takeQueue = (
+  db: Executor,
+  { hostId, queueId }: QueueName,
+  { cursor, held, taken }: { cursor: bigint; held: Uint8Array | null; taken: Uint8Array },
+): Promise<boolean> =>
+  hasRows(
+    db.execute(sql`
+    update ingest_cursor set session_id = ${taken}
+    where host_id = ${hostId} and queue_id = ${queueId} and cursor = ${String(cursor)}::bigint
+      and session_id is not distinct from ${held}::bytea returning host_id`),
+  );
+
 /** Deletes all but the newest cursors of these hosts. Skips those that a batch has locked: they are in use, so not old. */
 export const trimCursors = async (db: Executor, hostIds: readonly string[]): Promise<void> => {
   if (hostIds.length > 0) await deleteOldest(db, { hosts: arrayLiteral(hostIds) });
