@@ -18,13 +18,13 @@ export const checkAtCore = async (
   const faults: FileFault[] = [];
   const published = steps.filter(({ kind }) => kind === "config").map(({ name }) => name);
   for (const { item } of configs) {
-    const { name, yaml, file } = item;
+    const { name, yaml, kind, file } = item;
     if (!published.includes(name)) continue;
     try {
       await publishCollectorConfig<true>({
         client,
         query: { dry_run: "true" },
-        body: { name, yaml },
+        body: { name, yaml, kind },
       });
     } catch (error) {
       const errors = error instanceof FleetError ? (error.problem.errors ?? []) : [];

@@ -5,7 +5,7 @@ import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
 import { firstNames } from "../terminal/output.ts";
 import type { PlanComparison } from "./compare.ts";
 import { type Defined, type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
-import { configKey, type FoundHost } from "./fleet-objects.ts";
+import { configKey, type FoundHost, type SelectedHost } from "./fleet-objects.ts";
 import {
   type Applying,
   type Entry,
@@ -24,6 +24,7 @@ const lasting: ReadonlySet<FilterPart> = new Set([
   "hostname",
   "identity",
   "platform",
+  "agent",
   "version",
   "versionRange",
   "label",
@@ -58,7 +59,7 @@ const faultOfSelection = (filter: FleetFilter, all: boolean) => {
   if (all) return parts.length > 0 ? "must be left out with all: true" : undefined;
   if (parts.length === 0) return "selects every host: write all: true in its place, or name some";
   if (parts.every((part) => lasting.has(partNegatedBy(part) ?? part))) return undefined;
-  return "may have label, device, host, identity, platform, version, policy and text: the rest changes by itself";
+  return "may have label, device, host, identity, platform, agent, version, policy and text: the rest changes by itself";
 };
 
 /** Compares, host by host, the config that the files assign, the one that was last applied, and the one that the host has. */
@@ -142,17 +143,25 @@ interface WantedHost extends FoundHost {
   fault: Defined<unknown>["fault"];
 }
 
-/** Returns the config of each host that an assignment finds. Adds a fault if two assignments give a host different configs. */
+/** Returns the config of each host that an assignment finds. Adds a fault for hosts that the config is not for, or that have another one. */
 const wantedConfigs = (
   { assignments, configs }: Definitions,
-  selected: readonly (readonly FoundHost[])[],
+  selected: readonly (readonly SelectedHost[])[],
   faults: FileFault[],
 ): ReadonlyMap<string, WantedHost> => {
-  const hashes = new Map(configs.map(({ item }) => [item.name, item.hash]));
+  const named = new Map(configs.map(({ item }) => [item.name, item]));
   const wanted = new Map<string, WantedHost>();
   assignments.forEach(({ item: { config }, fault }, index) => {
-    const hash = hashes.get(config) ?? "";
+    const { hash = "", kind } = named.get(config) ?? {};
     const hosts = selected[index] ?? [];
+    const others = hosts.filter(({ agent }) => agent !== kind);
+    if (others.length > 0)
+      faults.push(
+        fault(
+          ["query"],
+          `finds hosts that are no ${kind}: add agent:${kind}: ${namedHosts(others)}`,
+        ),
+      );
     const disputed = hosts.filter(({ id }) => (wanted.get(id)?.hash ?? hash) !== hash);
     const [first] = disputed;
     if (first !== undefined)

@@ -87,7 +87,7 @@ export const comparePlan = async (
 
 const compareConfigs = ({ definitions, objects, steps }: PlanComparison) => {
   for (const { item } of definitions.configs) {
-    const { name, yaml, hash } = item;
+    const { name, yaml, kind, hash } = item;
     const key = configKey(hash, name);
     if (objects.configs.has(key)) continue;
     steps.push({
@@ -95,9 +95,14 @@ const compareConfigs = ({ definitions, objects, steps }: PlanComparison) => {
       action: "publish",
       kind: "config",
       name,
-      fields: [{ field: "config_hash", from: null, to: hash, drift: false }],
+      fields: [
+        ...(kind === "svc-collector"
+          ? []
+          : [{ field: "kind", from: null, to: kind, drift: false }]),
+        { field: "config_hash", from: null, to: hash, drift: false },
+      ],
       work: async ({ client, configs }) => {
-        const { data } = await publishCollectorConfig<true>({ client, body: { name, yaml } });
+        const { data } = await publishCollectorConfig<true>({ client, body: { name, yaml, kind } });
         if ("id" in data) configs.set(key, data.id);
       },
       keys: [],

@@ -14,7 +14,8 @@ import {
 } from "#proto/collector-config/tree.ts";
 import { InventoryHost } from "#proto/inventory/inventory.ts";
 import { PolicyDraftBody } from "#proto/operator/policy-draft.ts";
-import { Flag, Identifier } from "#proto/values.ts";
+import { checkOtelcolConfig } from "#proto/otelcol-config/check.ts";
+import { type AgentKind, agentKinds, Flag, Identifier } from "#proto/values.ts";
 import { WatchBody } from "#proto/watch/watch.ts";
 import { refusalError } from "../terminal/exit-codes.ts";
 import { readUtf8 } from "../terminal/token-file.ts";
@@ -43,7 +44,16 @@ const list = <Item extends v.GenericSchema>(item: Item) =>
 /** One file: each list is joined with those of the other files. */
 const DefinitionFile = v.strictObject({
   set: v.optional(AppliedSetName),
-  configs: list(v.strictObject({ name: Identifier(120), file: text })),
+  configs: list(
+    v.strictObject({
+      name: Identifier(120),
+      file: text,
+      kind: v.optional(
+        v.picklist(agentKinds, `must be one of ${agentKinds.join(", ")}`),
+        "svc-collector",
+      ),
+    }),
+  ),
   policies: list(
     v.strictObject({
       ...PolicyDraftBody.entries,
@@ -69,6 +79,8 @@ type ItemOf<Key extends Exclude<keyof DefinitionFile, "set">> = NonNullable<
 /** A config to publish, its text as it is in its file. */
 interface DefinedConfig {
   name: string;
+  /** The kind of agents that it is for. */
+  kind: AgentKind;
   file: string;
   yaml: string;
   hash: string;
@@ -227,7 +239,7 @@ const setOf = (
 
 const readConfigs = async (
   dir: string,
-  entries: readonly Defined<{ name: string; file: string }>[],
+  entries: readonly Defined<ItemOf<"configs">>[],
   faults: FileFault[],
 ): Promise<Defined<DefinedConfig>[]> => {
   const read = await Promise.all(
@@ -242,12 +254,17 @@ const readConfigs = async (
         return [];
       }
       const tree = parseTree(yaml);
-      const parsed = validateCollectorConfig(tree);
-      if (!parsed.ok) faults.push(...parsed.errors.map((error) => ({ file: item.file, ...error })));
+      faults.push(...errorsOf(item.kind, tree).map((error) => ({ file: item.file, ...error })));
       return [{ item: { ...item, yaml, hash: (await hashTree(tree)) ?? "" }, fault }];
     }),
   );
   return read.flat();
+};
+
+const errorsOf = (kind: AgentKind, tree: ReturnType<typeof parseTree>) => {
+  if (kind === "otelcol") return tree.ok ? checkOtelcolConfig(tree).errors : tree.errors;
+  const parsed = validateCollectorConfig(tree);
+  return parsed.ok ? [] : parsed.errors;
 };
 
 const refuseRepeated = (named: readonly Defined<{ name: string }>[], faults: FileFault[]) => {

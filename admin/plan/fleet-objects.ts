@@ -19,6 +19,7 @@ import { FleetError } from "#client/problem.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { type InventoryHost, inventoryDigest } from "#proto/inventory/inventory.ts";
 import { endedStates, rolloutStates } from "#proto/rollout/vocabulary.ts";
+import type { AgentKind } from "#proto/values.ts";
 import type { FleetQuery } from "../terminal/fleet-query.ts";
 import type { Definitions } from "./definitions.ts";
 
@@ -26,6 +27,11 @@ import type { Definitions } from "./definitions.ts";
 export interface FoundHost {
   id: string;
   identity: string;
+}
+
+/** A host that a query finds. */
+export interface SelectedHost extends FoundHost {
+  agent: AgentKind;
 }
 
 /** The objects in core that files can define. */
@@ -43,7 +49,7 @@ export interface FleetObjects {
   /** The hosts that have a config of the files or of the set, with its hash; without revoked ones. */
   assigned: ReadonlyMap<string, FoundHost & { hash: string }>;
   /** The hosts of each assignment, in the order of the files. */
-  selected: readonly (readonly FoundHost[])[];
+  selected: readonly (readonly SelectedHost[])[];
   /** The ids of the rollouts that have not ended, by host. */
   inRollouts: ReadonlyMap<string, string>;
 }
@@ -124,13 +130,13 @@ const readAssigned = async (
   return assigned;
 };
 
-const readHosts = async (client: FleetClient, filter: FleetQuery): Promise<FoundHost[]> => {
+const readHosts = async (client: FleetClient, filter: FleetQuery): Promise<SelectedHost[]> => {
   const rows = await Array.fromAsync(
     items(reportFleetHealth, { client, query: { ...filter, limit: 1000 } }),
   );
   return rows
     .filter(({ state }) => state !== "revoked")
-    .map(({ identity_id: id, identity }) => ({ id, identity }));
+    .map(({ identity_id: id, identity, agent }) => ({ id, identity, agent }));
 };
 
 const openStates = rolloutStates.filter((state) => !endedStates.includes(state));

@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { applyLeaseMs } from "#proto/applied-set/applied-set.ts";
 import type { ConfigList } from "#proto/fleet-health/config-report.ts";
 import type { FleetHealthDetail } from "#proto/fleet-health/host.ts";
+import { createTestToken } from "../support/collector.ts";
 import { testConfigYaml } from "../support/rollout.ts";
 import { failsWith } from "./support/admin.ts";
 import { createPlanTest } from "./support/plan.ts";
@@ -308,4 +309,39 @@ it("a host of a rollout that has not ended is left to it", async () => {
   write("fleet.yaml", { ...content, assignments: [] });
   expect(await run("plan", dir)).toMatchObject({ exitCode: 2 });
   await core.admin.post(`/v1/collector/rollouts/${rollout.id}/abort`);
+});
+
+it("a config of OpenTelemetry agents is checked, published and assigned to these alone", async () => {
+  const { set, dir, write } = createFiles();
+  const { enroll } = await createTestToken(core);
+  const gateway = await enroll("gateway-1", "ed25519", "otelcol");
+  const name = `${set} gateways`;
+  const files = (query: string) => ({
+    set,
+    configs: [{ name, file: "configs/gateway.yaml", kind: "otelcol" }],
+    assignments: [{ config: name, query }],
+  });
+  const yaml = `receivers: {otlp: {protocols: {grpc: {}}}}
+exporters: {otlp: {endpoint: "backend.example.test:4317"}}
+service: {pipelines: {logs: {receivers: [otlp], exporters: [otlp]}}}
+`;
+  write("configs/gateway.yaml", yaml.replace("exporters: [otlp]", "exporters: [zipkin]"));
+  write("fleet.yaml", files("agent:otelcol"));
+  expect(await run("plan", dir)).toEqual(failsWith(1, "configs/gateway.yaml:3:"));
+  write("configs/gateway.yaml", yaml);
+  write("fleet.yaml", files("device:web-1,gateway-1"));
+  expect(await run("plan", dir)).toEqual(
+    failsWith(1, `finds hosts that are no otelcol: add agent:otelcol: ${one.identity}`),
+  );
+  write("fleet.yaml", files("agent:otelcol"));
+  const planned = await run("plan", dir);
+  expect(planned).toMatchObject({ exitCode: 2, brief: ["publish config", "assign assignment"] });
+  expect(planned.steps[0]?.fields[0]).toMatchObject({ field: "kind", to: "otelcol" });
+  await apply(dir);
+  await expectNoDifference(dir);
+  const detail = `/v1/collector/health/${gateway.identityId}`;
+  const { item } = (await core.auditor.get<FleetHealthDetail>(detail)).body;
+  expect(item.config.desired_config_hash).toBe(planned.steps[0]?.fields[1]?.to);
+  write("fleet.yaml", { set });
+  await apply(dir, "--prune");
 });
