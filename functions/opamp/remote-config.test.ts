@@ -130,7 +130,12 @@ describe("the config of an OpAMP agent", () => {
       errors: ["desired config: rolled back: exit code 1"],
       running_config_hash: a,
     });
-    expect(step(3600)).toMatchObject({ offer: null, config: back.config });
+    expect(back.lookAt).toBeLessThan(Number.POSITIVE_INFINITY);
+    expect(step(3600)).toMatchObject({
+      offer: null,
+      config: back.config,
+      lookAt: Number.POSITIVE_INFINITY,
+    });
   });
 
   it.each([
@@ -191,6 +196,14 @@ describe("the config of an OpAMP agent", () => {
       offer: null,
       config: { valid: false, errors: ["desired config: exit code 1", "no memory"] },
     });
+  });
+
+  it("is decided on again at a time to come, if at all", () => {
+    const { step } = agent();
+    step(0, { desired: desired(a) });
+    step(1, { status: statusOf("applied", a) });
+    expect(step(1, { status: statusOf("unset", a) }).lookAt).toBe(1_000_000_061_000);
+    expect(step(90).lookAt).toBe(Number.POSITIVE_INFINITY);
   });
 
   it("is never offered after it failed, nor more than once a minute, whatever the agent reports", () => {

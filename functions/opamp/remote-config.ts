@@ -69,7 +69,7 @@ export interface ConfigDecision {
   offer: string | null;
   /** Whether the assigned config has just failed. */
   hasFailed: boolean;
-  /** When to decide again, even without a message of the agent. */
+  /** When to decide again, even without a message of the agent; now: at its next heartbeat. */
   lookAt: number;
 }
 
@@ -117,11 +117,14 @@ export const decideConfig = (state: ConfigState, facts: ConfigFacts): ConfigDeci
     hasFailed: judged.failedAssignmentId !== null && judged !== applied,
     lookAt: Math.min(
       isPending ? (isAwaited && !isDue ? facts.now : timeOf(next.offeredAt) + waitMs) : never,
-      isOnTrial(next, facts) ? timeOf(next.appliedAt) + facts.trialMs : never,
-      hasFailedWith(next, facts) ? timeOf(next.failedAt) + facts.trialMs : never,
+      isOnTrial(next, facts) ? ifToCome(timeOf(next.appliedAt) + facts.trialMs, facts) : never,
+      hasFailedWith(next, facts) ? ifToCome(timeOf(next.failedAt) + facts.trialMs, facts) : never,
     ),
   };
 };
+
+/** A time that has passed has decided: to look again would cost a transaction at each heartbeat. */
+const ifToCome = (at: number, { now }: ConfigFacts): number => (at > now ? at : never);
 
 const timeOf = (at: Date | null) => at?.getTime() ?? 0;
 
