@@ -1,51 +1,45 @@
 import { expect, it } from "vitest";
 import type { Rollout } from "#proto/rollout/rollout.ts";
-import { createOpampAgent, type Obedience, pollOpamp } from "#scripts/lab/opamp-agent.ts";
+import { rolloutConditions } from "#proto/rollout/vocabulary.ts";
+import { createHosts, type Host } from "#scripts/fleet-sim/scenario/hosts.ts";
+import { simulationPlan } from "#scripts/fleet-sim/scenario/plan.ts";
+import { createSimulatedAgent } from "#scripts/fleet-sim/scenario/simulated-agent.ts";
 import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
-import { runsOf } from "#tests/support/is-slow.ts";
+import { isSlow } from "#tests/support/is-slow.ts";
+import { postAs } from "#tests/support/post-as.ts";
 import { advanceRollouts } from "./core-jobs.ts";
 
 const test = await useTestCore();
 const { admin, auditor, clock } = test;
 const { enroll } = await createTestToken(test);
 
-const yaml = (endpoint: string) => `receivers: {otlp: {protocols: {grpc: {}}}}
-exporters: {otlp: {endpoint: "${endpoint}"}}
-service: {pipelines: {traces: {receivers: [otlp], exporters: [otlp]}}}
-`;
-const publish = async (endpoint: string) =>
-  String(
-    (await admin.post("/v1/collector/configs", { kind: "otelcol", yaml: yaml(endpoint) })).body.id,
-  );
+/** 200 agents in the long form, of which ten fail: every other one reports FAILED, the others that they are unhealthy. */
+const plan = await simulationPlan({
+  scenario: "agents",
+  seed: 7,
+  hosts: isSlow ? 200 : 40,
+  durationSeconds: 3600,
+});
+const { previous, current } = plan.configs.otelcol;
 
-/** An agent that runs every config but this one. */
-const createAgent = async (number: number, obedience: Obedience) => {
-  const host = await enroll(`gateway-${number}`, "ed25519", "otelcol");
-  const agent = createOpampAgent({
-    instanceUid: crypto.getRandomValues(new Uint8Array(16)),
-    hostname: `gateway-${number}`,
-    startedAt: clock.now(),
-    obeys: (text) => (text.includes("bad") ? obedience : "applies"),
-  });
-  const post = async (body: Uint8Array<ArrayBuffer>) => {
-    const headers = { "content-type": "application/x-protobuf" };
-    const request = new Request("http://core.test/v1/opamp", { method: "POST", headers, body });
-    const { certificate } = host;
-    const response = await test.fetch(request, { listener: "ingest", certificate });
-    expect(response.status).toBe(200);
-    return new Uint8Array(await response.arrayBuffer());
-  };
-  return { ...host, agent, poll: () => pollOpamp(agent, post) };
+const publish = async ({ yaml }: typeof current) =>
+  String((await admin.post("/v1/collector/configs", { kind: "otelcol", yaml })).body.id);
+
+const createAgent = async (host: Host) => {
+  const enrolled = await enroll(host.deviceId, "ed25519", "otelcol");
+  const agent = createSimulatedAgent(plan, host);
+  const post = postAs(test, enrolled);
+  return { ...enrolled, host, agent, poll: () => agent.poll({}, post) };
 };
 
 it("stops a rollout on agents that fail, has evidence of each, and returns all of them", async () => {
-  const failing: readonly Obedience[] = ["fails", "unhealthy"];
   const agents: Awaited<ReturnType<typeof createAgent>>[] = [];
-  for (let number = 0; number < runsOf(80); number += 1)
-    agents.push(await createAgent(number, failing[number % 20] ?? "applies"));
+  for (const host of createHosts(plan)) agents.push(await createAgent(host));
+  const failing = agents.filter(({ host }) => host.role === "agent_rolled_back");
+  expect(failing.length).toBe(Math.floor(agents.length / 20));
   const beat = async () => {
-    for (const { poll } of agents) await poll();
+    await Promise.all(agents.map(({ poll }) => poll()));
     await clock.advance(60_000);
   };
   const read = async (id: unknown) => auditor.read<Rollout>(`/v1/collector/rollouts/${id}`);
@@ -56,44 +50,50 @@ it("stops a rollout on agents that fail, has evidence of each, and returns all o
     }
     return read(id);
   };
-  const running = (endpoint: string) =>
-    agents.filter(({ agent }) => agent.running === yaml(endpoint)).length;
+  const running = ({ yaml }: typeof current) =>
+    agents.filter(({ agent }) => agent.running === yaml).length;
 
   const identity_ids = agents.map(({ identityId }) => identityId);
-  const good = await publish("good:4317");
+  const good = await publish(previous);
   await beat();
   await admin.post(`/v1/collector/configs/${good}/assignments`, { identity_ids });
   for (const _ of ["applied", "on trial", "proven", "known"]) await beat();
-  expect(running("good:4317")).toBe(agents.length);
+  expect(running(previous)).toBe(agents.length);
 
   const { body } = await admin.post("/v1/collector/rollouts", {
-    config_id: await publish("bad:4317"),
+    config_id: await publish(current),
     filter: "agent:otelcol",
     waves: [
       { count: agents.length - 1, soak_seconds: 180 },
       { percent: 100, soak_seconds: 0 },
     ],
+    // The failing agents are five in a hundred, and one of them may be in the second wave.
+    gate: { max_failed_percent: 1, states: [...rolloutConditions] },
   });
   const { breach, waves } = await runUntil(body.id, "paused");
   expect(waves[1]).toMatchObject({ assigned: 0, applied: 0 });
-  const details = ["exit code 1", expect.stringMatching(/^unhealthy after it was applied: /)];
   for (const { identity, condition, detail } of breach?.evidence ?? []) {
-    const reason = details[agents.findIndex((each) => each.identity === identity) % 20];
-    expect({ condition, detail: detail.replace("rolled back: ", "") }).toEqual({
+    const { host } = failing.find((each) => each.identity === identity) ?? {};
+    const isUnhealthy = /^unhealthy after it was applied: /.test(
+      detail.replace("rolled back: ", ""),
+    );
+    expect({ condition, isUnhealthy }).toEqual({
       condition: "rolled_back",
-      detail: reason,
+      isUnhealthy: (host?.index ?? 0) % 2 === 1,
     });
+    if (!isUnhealthy) expect(detail).toMatch(/exit code 1$/);
   }
   expect(breach?.failed).toBe(breach?.evidence.length);
-  expect(breach?.failed).toBeGreaterThan(0);
+  expect(breach?.failed).toBeGreaterThanOrEqual(failing.length - 1);
+  expect(breach?.failed).toBeLessThanOrEqual(failing.length);
 
   // Core has returned them by itself.
   await beat();
   const { items } = await test.health("drift=on_last_known_good");
   expect(items.length).toBe(breach?.failed);
-  expect(running("bad:4317")).toBe(agents.length - 1 - items.length);
+  expect(running(current)).toBe(agents.length - 1 - items.length);
   await admin.post(`/v1/collector/rollouts/${body.id}/roll-back`, {});
   await runUntil(body.id, "rolled_back");
   await beat();
-  expect(running("good:4317")).toBe(agents.length);
+  expect(running(previous)).toBe(agents.length);
 });

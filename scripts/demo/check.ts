@@ -7,7 +7,7 @@
  * and not acknowledged, and its cursor must reject the second copy.
  *
  * Before that: people came from the directory, each signs in through web and gets the scopes of their groups, and the fleet page's own
- * report has every collector, real and simulated, in all nine states. Grace's question to the chat agent is answered with the count of the
+ * report has every collector, real and simulated, in every state. Grace's question to the chat agent is answered with the count of the
  * tables, and its receipts verify.
  */
 

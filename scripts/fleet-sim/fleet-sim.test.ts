@@ -147,7 +147,7 @@ describe("the scenario fleet-100", () => {
     );
   });
 
-  it("ends with hosts in all nine states, most of them healthy, by core's own report", () => {
+  it("ends with hosts in every state, most of them healthy, by core's own report", () => {
     const { by_state, rows } = simulation.health;
     for (const state of fleetStates) {
       expect({ state, count: by_state[state] }).toEqual({
@@ -192,7 +192,26 @@ describe("the scenario fleet-100", () => {
       odd_version: "unsupported_version",
       queue_growing: "queue_at_risk",
       queue_dropping: "queue_at_risk",
+      agent_rolled_back: "healthy",
+      agent_config_failed: "config_invalid",
+      component_unhealthy: "component_unhealthy",
     });
+  });
+
+  it("returns an agent to the config that it ran, and has none for another", () => {
+    const configs = (role: string) => {
+      const { identity } = simulation.hosts.find((host) => host.role === role) ?? {};
+      const row = simulation.health.rows.find((each) => each.identity === identity);
+      const { drift, running_config_hash: running } = row?.config ?? {};
+      const isGood = running === row?.config.last_known_good_config_hash;
+      return { agent: row?.agent, drift, isGood };
+    };
+    expect(configs("agent_rolled_back")).toEqual({
+      agent: "otelcol",
+      drift: "on_last_known_good",
+      isGood: true,
+    });
+    expect(configs("agent_config_failed")).toMatchObject({ agent: "otelcol", drift: "unknown" });
   });
 
   it("has every kind of agent and of drift, hosts that never forwarded, unused successors and refusals", () => {

@@ -35,9 +35,7 @@ export const simulate = async (
     host,
     steps: [...stepsUntilEnd(plan, stepsOf(plan, host))],
   }));
-  const health = await predict(
-    histories.map(({ host, steps }) => ({ host, steps: withoutOverwritten(steps) })),
-  );
+  const health = await predict(histories.map(withoutOverwritten));
   return {
     scenario: plan.scenario,
     seed: plan.seed,
@@ -90,7 +88,11 @@ const eventView = (plan: Plan, host: Host, step: Step): SimulatedEvent => {
     case "revoke_certificate":
       return { ...on, event: step.kind.replace("_", "."), reason_code: step.reasonCode };
     case "assign":
-      return { ...on, event: "config.assign", config_hash: plan.configs.current.hash };
+      return {
+        ...on,
+        event: "config.assign",
+        config_hash: plan.configs[host.agent][step.config].hash,
+      };
     case "note":
       return { ...on, event: step.event, ...step.details };
     default:

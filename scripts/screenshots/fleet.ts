@@ -33,10 +33,9 @@ export const pictureFleet = async (
   const shown = hosts.find(
     ({ role, management }) => role === "config_broken" && management === "assigned",
   );
-  const histories = hosts.map((host) => ({
-    host,
-    steps: withoutOverwritten([...stepsUntilEnd(plan, stepsOf(plan, host))]),
-  }));
+  const histories = hosts.map((host) =>
+    withoutOverwritten({ host, steps: [...stepsUntilEnd(plan, stepsOf(plan, host))] }),
+  );
   await playHistories(database, plan, histories);
   await countVolume(db, plan.endsAt);
   const rows = await db

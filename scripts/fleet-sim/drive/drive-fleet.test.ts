@@ -95,7 +95,7 @@ describe("a driven fleet", async () => {
     bootstrap: null,
   };
 
-  it("appears in the live report as predicted, row by row, in all nine states and every kind of drift", async () => {
+  it("appears in the live report as predicted, row by row, in every state and every kind of drift", async () => {
     const { report } = await driveFleet({
       scenario: "fleet-100",
       seed: 11,
@@ -135,11 +135,11 @@ describe("a driven fleet", async () => {
     expect(drift).toEqual(driftKinds.map(() => 1));
   });
 
-  it("reaches all nine states within five heartbeat intervals, and can be kept alive", async () => {
+  it("reaches every state within five heartbeat intervals, and can be kept alive", async () => {
     const { report, keep } = await driveFleet({
       scenario: "fleet-100",
       seed: 12,
-      hosts: 26,
+      hosts: 30,
       durationSeconds: 300,
       run: "young",
       wire: {

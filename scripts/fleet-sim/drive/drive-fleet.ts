@@ -238,6 +238,7 @@ const createContext = (options: DriveOptions, plan: Plan): DriveContext => {
     wire,
     operator,
     now,
+    configs: plan.configs,
     receiveServerTime(serverTime) {
       const difference = serverTime - clock.now();
       // Below the tolerance the difference is the time that a request takes.

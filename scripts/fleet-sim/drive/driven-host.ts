@@ -3,8 +3,8 @@ import { createCsr } from "#collector/identity/request-certificate.ts";
 import { signBody } from "#collector/management/signed-request.ts";
 import { rfc3339 } from "#kit/clock.ts";
 import { decodePem, encodePem } from "#proto/pem.ts";
-import { pollOpamp } from "#scripts/lab/opamp-agent.ts";
 import type { Host } from "../scenario/hosts.ts";
+import type { Plan } from "../scenario/plan.ts";
 import { createSimulatedAgent } from "../scenario/simulated-agent.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
 import type { FleetOperator } from "./operator.ts";
@@ -26,6 +26,8 @@ export interface DriveContext {
   operator: Omit<FleetOperator, "bootstrapToken"> | null;
   /** Core's clock as far as it is known. */
   now(): number;
+  /** The configs of hosts. */
+  configs: Plan["configs"];
   /** Receives core's time from a response. */
   receiveServerTime(serverTime: number): void;
 }
@@ -138,11 +140,11 @@ export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost 
     return install(key, expectStatus(await manage("renew", body, { certificate }), 200));
   };
 
-  const agent = createSimulatedAgent(host);
-  const poll = async ({ certificate }: Step & { kind: "heartbeat" }): Promise<StepResult> => {
-    const credentials = credentialsOf(certificate);
+  const agent = createSimulatedAgent(context, host);
+  const poll = async (step: Step & { kind: "heartbeat" }): Promise<StepResult> => {
+    const credentials = credentialsOf(step.certificate);
     try {
-      await pollOpamp(agent, (message) => wire.poll(message, credentials));
+      await agent.poll(step.status, (message) => wire.poll(message, credentials));
       return { outcome: "accepted", at: context.now() };
     } catch (error) {
       if (!(error instanceof WireError) || error.isTransient) throw error;
@@ -191,7 +193,7 @@ export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost 
             operator?.revokeCertificate(credentialsOf(step.certificate).id, step.reasonCode),
           );
         case "assign":
-          return done(operator?.assign(identityId));
+          return done(operator?.assign(identityId, host.agent, step.config));
         case "note":
           return { outcome: "done", at: step.at };
       }

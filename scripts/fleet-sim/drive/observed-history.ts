@@ -34,7 +34,7 @@ export const observedHistories = function* (
     }
     const row = rows.get(host.identity);
     if (row !== undefined) applyStoredTimes(steps, row, plan, toleranceMs);
-    if (steps[0]?.kind === "enroll") yield { host, steps: withoutOverwritten(steps) };
+    if (steps[0]?.kind === "enroll") yield withoutOverwritten({ host, steps });
   }
 };
 

@@ -1,3 +1,4 @@
+import type { AgentKind } from "#proto/values.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { expectStatus, textOf, type Wire } from "./wire.ts";
 
@@ -7,9 +8,11 @@ export interface FleetOperator {
   bootstrapToken(ttl: "usual" | "short"): Promise<string>;
   revokeIdentity(identityId: string, reasonCode: string): Promise<unknown>;
   revokeCertificate(certificateId: string, reasonCode: string): Promise<unknown>;
-  /** Assigns the plan's current config. Publishes it on first use. */
-  assign(identityId: string): Promise<unknown>;
+  /** Assigns a config of the plan. Publishes it on first use. */
+  assign(identityId: string, kind: AgentKind, version: ConfigVersion): Promise<unknown>;
 }
+
+type ConfigVersion = "previous" | "current";
 
 const tokenSeconds = 604_800;
 const tokenSpareMs = 60_000;
@@ -55,10 +58,12 @@ export const createFleetOperator = (
     };
     return textOf(await post("enrollment-policies", body, 201), "id");
   });
-  const configOf = cached(async (version: "current") => {
-    const { name, yaml } = plan.configs[version];
-    return textOf(await post("configs", { name, yaml }, 201), "id");
-  });
+  const configsOf = (kind: AgentKind) =>
+    cached(async (version: ConfigVersion) => {
+      const { name, yaml } = plan.configs[kind][version];
+      return textOf(await post("configs", { name, yaml, kind }, 201), "id");
+    });
+  const configOf = { "svc-collector": configsOf("svc-collector"), otelcol: configsOf("otelcol") };
 
   return {
     bootstrapToken: cached(
@@ -72,7 +77,12 @@ export const createFleetOperator = (
       post(`identities/${id}/revoke`, { reason_code: reasonCode }, 200),
     revokeCertificate: (id, reasonCode) =>
       post(`certificates/${id}/revoke`, { reason_code: reasonCode }, 200),
-    assign: async (id) =>
-      call("PUT", `identities/${id}/desired-config`, { config_id: await configOf("current") }, 200),
+    assign: async (id, kind, version) =>
+      call(
+        "PUT",
+        `identities/${id}/desired-config`,
+        { config_id: await configOf[kind](version) },
+        200,
+      ),
   };
 };

@@ -8,7 +8,6 @@ import { Problem } from "#functions/problems.ts";
 import { insertCertificate } from "#functions/store/certificate/certificates.ts";
 import { updateIdentity } from "#functions/store/certificate/identities.ts";
 import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
-import { pollOpamp } from "#scripts/lab/opamp-agent.ts";
 import { people } from "#scripts/lab/people.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
@@ -17,8 +16,8 @@ import { certificateOf, issueCertificate, type ModelHost } from "./model-host.ts
 /** The dependencies of steps besides the host's own core. */
 export interface ApplyContext {
   plan: Plan;
-  /** The config to assign. */
-  configId: string;
+  /** Returns the id of a config of the plan by its hash. */
+  configId(hash: string): string;
   forward(identity: string, at: number): Promise<void>;
 }
 
@@ -63,7 +62,10 @@ export const applyStep = async (
       return revokeCertificate(core, modelAdmin, { certificateId, reasonCode });
     }
     case "assign":
-      return assignConfig(core, modelAdmin, { identityId, configId });
+      return assignConfig(core, modelAdmin, {
+        identityId,
+        configId: configId(plan.configs[host.host.agent][step.config].hash),
+      });
   }
 };
 
@@ -74,9 +76,9 @@ const heartbeat = async (host: ModelHost, step: Step & { kind: "heartbeat" }): P
 };
 
 /** Exchanges messages as an agent that polls does, without TLS. */
-const poll = async (host: ModelHost, number: number): Promise<string> => {
+const poll = async (host: ModelHost, step: Step & { kind: "heartbeat" }): Promise<string> => {
   const { core, agent, register } = host;
-  const certificate = certificateOf(host, number);
+  const certificate = certificateOf(host, step.certificate);
   const caller = {
     identity: host.host.identity,
     fingerprintSha256: certificate.fingerprint,
@@ -95,7 +97,7 @@ const poll = async (host: ModelHost, number: number): Promise<string> => {
         throw error;
       },
     });
-    await pollOpamp(agent, async (message) => {
+    await agent.poll(step.status, async (message) => {
       const { answer, fault } = await receive(message);
       if (fault) throw fault;
       return answer;
@@ -111,7 +113,7 @@ const poll = async (host: ModelHost, number: number): Promise<string> => {
 const outcomeOf = async (host: ModelHost, step: Step & { kind: "heartbeat" }): Promise<string> => {
   const { core, takeHeartbeat } = host;
   const { identity, agent } = host.host;
-  if (agent === "otelcol") return poll(host, step.certificate);
+  if (agent === "otelcol") return poll(host, step);
   // Core finds these before it reads the certificate's row: see `proveCollector`.
   if (step.expected === "clock_skew" || step.expected === "proof_invalid") {
     await recordAuthFailure(core, { identity, reason: step.expected });

@@ -13,11 +13,10 @@ import { addEnrollments, addTokenUses } from "#functions/store/enrollment/polici
 import { systemClock } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import { createInProcessCore } from "#scripts/lab/in-process-core.ts";
-import type { OpampAgent } from "#scripts/lab/opamp-agent.ts";
 import { insertEnrollments } from "#scripts/lab/seed-enrollments.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { createRandom, type Random } from "../scenario/random.ts";
-import { createSimulatedAgent } from "../scenario/simulated-agent.ts";
+import { createSimulatedAgent, type SimulatedAgent } from "../scenario/simulated-agent.ts";
 import type { HostHistory } from "../scenario/steps.ts";
 
 /** A core whose clock shows the time that it is set to. */
@@ -54,7 +53,7 @@ export interface ModelHost extends HostHistory {
   core: ModelCore;
   takeHeartbeat: AcceptHeartbeat;
   /** Of a host whose agent speaks OpAMP. */
-  agent: OpampAgent;
+  agent: SimulatedAgent;
   register: AgentRegister;
   identityId: string;
   ttl: "usual" | "short";
@@ -142,7 +141,7 @@ const createModelHost = (
     steps,
     core,
     takeHeartbeat: createHeartbeats(core),
-    agent: createSimulatedAgent(host),
+    agent: createSimulatedAgent(plan, host),
     register: createAgentRegister(core),
     identityId,
     ttl: first.ttl,

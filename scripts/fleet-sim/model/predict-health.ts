@@ -8,6 +8,7 @@ import { createPolicy, createToken } from "#functions/domain/enrollment/policies
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { commitBatch, openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { runOf } from "#functions/store/ingest/envelope-run.ts";
+import { type AgentKind, agentKinds } from "#proto/values.ts";
 import { openApp } from "#scripts/lab/in-process-core.ts";
 import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
 import {
@@ -15,7 +16,7 @@ import {
   openEmbeddedDatabase,
 } from "#scripts/postgres/embedded-database.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
-import type { Plan, PlannedConfig } from "../scenario/plan.ts";
+import type { Plan } from "../scenario/plan.ts";
 import type { HostHistory } from "../scenario/steps.ts";
 import { applyStep, modelAdmin } from "./apply-step.ts";
 import { createModelCores, enrollHosts, type Grants, type ModelCore } from "./model-host.ts";
@@ -74,10 +75,20 @@ export const playHistories = async (
     usual: await createGrant(core, plan, "usual"),
     short: await createGrant(core, plan, "short"),
   };
-  const publish = async (on: ModelCore, { name, yaml }: PlannedConfig) =>
-    publishConfig(on, modelAdmin, { name, ...(await checkConfig(yaml)) });
-  await publish(core, plan.configs.previous);
-  const { id: configId } = await publish(coreAt(plan.startsAt), plan.configs.current);
+  const configIds = new Map<string, string>();
+  const publish = async (on: ModelCore, kind: AgentKind, version: "previous" | "current") => {
+    const { name, yaml, hash } = plan.configs[kind][version];
+    const { id } = await publishConfig(on, modelAdmin, {
+      name,
+      ...(await checkConfig(yaml, kind)),
+    });
+    configIds.set(hash, id);
+  };
+  for (const kind of agentKinds) {
+    await publish(core, kind, "previous");
+    await publish(coreAt(plan.startsAt), kind, "current");
+  }
+  const configId = (hash: string) => configIds.get(hash) ?? hash;
   const client = await openCommitClient(url);
   let lastCommit: Promise<unknown> = Promise.resolve();
   /** A frame whose envelopes were all discarded counts as forwarded, and stores nothing. The client commits one at a time. */

@@ -46,12 +46,20 @@ const teams = {
 
 /** The roles that an agent can have which speaks OpAMP; the others need the queue, the proofs or the config of our own. */
 const opampRoles: ReadonlySet<Role> = new Set(["steady", "down", "enrolling", "identity_revoked"]);
+/** The roles of such agents alone. */
+const agentRoles: ReadonlySet<Role> = new Set([
+  "agent_rolled_back",
+  "agent_config_failed",
+  "component_unhealthy",
+]);
 
 const needDesired: ReadonlySet<Role> = new Set([
   "rolled_back",
   "drifted",
   "config_broken",
   "config_unreadable",
+  "agent_rolled_back",
+  "agent_config_failed",
 ]);
 
 /** Creates the hosts of a plan, in the order of their indexes. */
@@ -66,7 +74,9 @@ export const createHost = (plan: Plan, role: Role, index: number): Host => {
   const site = random.pick(sites);
   const service = random.pick(services);
   const deviceId = `${site}-${service}-${String(index + 1).padStart(4, "0")}`;
-  const isOpamp = opampRoles.has(role) && index % 5 === 2;
+  const isOpamp =
+    agentRoles.has(role) ||
+    (opampRoles.has(role) && (index % 5 === 2 || plan.scenario === "agents"));
   return {
     index,
     role,
@@ -83,14 +93,23 @@ export const createHost = (plan: Plan, role: Role, index: number): Host => {
       region: site,
       team: teams[service],
     },
-    management: isOpamp ? "none" : managementOf(plan, role, index),
+    management: managementOf(plan, role, index, isOpamp),
   };
 };
 
 const opampVersion = "0.149.0";
 
-const managementOf = ({ hasOperator }: Plan, role: Role, index: number): Host["management"] => {
+const managementOf = (
+  { hasOperator }: Plan,
+  role: Role,
+  index: number,
+  isOpamp: boolean,
+): Host["management"] => {
   if (index % 12 === 5 && !needDesired.has(role)) return "none";
+  // Core would take its fault for one of a config that it has just applied.
+  if (role === "component_unhealthy") return "none";
+  // An agent that speaks OpAMP has no desired config of its own.
+  if (isOpamp) return hasOperator ? "assigned" : "none";
   return index % 14 === 3 || !hasOperator ? "own_desired" : "assigned";
 };
 
@@ -106,6 +125,10 @@ const versionOf = (
 
 const silentMs = 20 * 60_000;
 
+/** How long core observes a config, and two heartbeats that are late. */
+const provenMs = ({ heartbeatIntervalSeconds, beat }: Plan): number =>
+  Math.max(60_000, 2_000 * heartbeatIntervalSeconds) + 2.2 * beat;
+
 /** Reports whether a history has what a role needs: an operator, or the time until a certificate or a threshold expires. */
 const isPlayable = (plan: Plan, role: Role): boolean => {
   const ageMax = plan.past + plan.endsAt - plan.startsAt;
@@ -113,7 +136,11 @@ const isPlayable = (plan: Plan, role: Role): boolean => {
   switch (role) {
     case "identity_revoked":
     case "certificate_revoked":
+    case "agent_config_failed":
       return plan.hasOperator;
+    case "agent_rolled_back":
+      // Its first config becomes the last known good one before the second is assigned.
+      return plan.hasOperator && 0.4 * (plan.endsAt - plan.startsAt) >= provenMs(plan);
     case "expired":
       return ageMax >= 1.1 * lifetime;
     case "cert_expiring":

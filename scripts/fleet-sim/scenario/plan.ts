@@ -1,5 +1,6 @@
 import { dayMs } from "#kit/clock.ts";
 import { configHash } from "#proto/collector-config/tree.ts";
+import type { AgentKind } from "#proto/values.ts";
 import type { ScenarioName } from "./scenarios.ts";
 
 /** The timestamps and durations of a history, in milliseconds, and what its hosts have. */
@@ -29,7 +30,7 @@ export interface Plan {
   forwardEveryMs: number;
   /** Whether hosts forward: they do not when a drive has no ingest listener. */
   forwards: boolean;
-  configs: PlannedConfigs;
+  configs: Readonly<Record<AgentKind, PlannedConfigs>>;
 }
 
 /** The collector's releases: those in use with how many of a hundred hosts run each, unsupported ones, and one that is not SemVer. */
@@ -51,7 +52,7 @@ const simulatedVersions: PlannedVersions = {
   odd: "1.9.0.dev3",
 };
 
-/** A collector config of the fleet. */
+/** A config of the fleet. */
 export interface PlannedConfig {
   name: string;
   yaml: string;
@@ -59,7 +60,7 @@ export interface PlannedConfig {
 }
 
 /** The configs of hosts: the previous one, the one being rolled out, and one that was changed by hand. */
-export type PlannedConfigs = Record<"previous" | "current" | "edited", PlannedConfig>;
+type PlannedConfigs = Record<"previous" | "current" | "edited", PlannedConfig>;
 
 const planConfig = async (
   name: string,
@@ -84,10 +85,30 @@ buffer:
 management:
   core_url: https://core.fleet.example.test
 `;
+  return hashed(name, yaml);
+};
+
+const hashed = async (name: string, yaml: string): Promise<PlannedConfig> => {
   const hash = await configHash(yaml);
   if (hash === null) throw new Error("a planned config does not parse");
   return { name, yaml, hash };
 };
+
+/** A config of agents that speak OpAMP. */
+const planAgentConfig = (name: string, endpoint: string): Promise<PlannedConfig> =>
+  hashed(
+    name,
+    `receivers:
+  otlp: {protocols: {grpc: {endpoint: 127.0.0.1:4317}}}
+processors:
+  batch: {}
+exporters:
+  otlp: {endpoint: "${endpoint}"}
+service:
+  pipelines:
+    logs: {receivers: [otlp], processors: [batch], exporters: [otlp]}
+`,
+  );
 
 const usualTtlSeconds = 21 * 86_400;
 
@@ -129,9 +150,16 @@ export const createPlan = async (options: PlanOptions): Promise<Plan> => {
     // The shortest lifetime that core grants lets a certificate of a young fleet expire.
     ttlSeconds: { usual: usualTtlSeconds, short: isOld ? usualTtlSeconds : 300 },
     configs: {
-      previous: await planConfig("baseline 1", 100, 60),
-      current: await planConfig("baseline 2", 100, 30),
-      edited: await planConfig("edited by hand", 25, 60),
+      "svc-collector": {
+        previous: await planConfig("baseline 1", 100, 60),
+        current: await planConfig("baseline 2", 100, 30),
+        edited: await planConfig("edited by hand", 25, 60),
+      },
+      otelcol: {
+        previous: await planAgentConfig("gateway 1", "gateway-1.example.test:4317"),
+        current: await planAgentConfig("gateway 2", "gateway-2.example.test:4317"),
+        edited: await planAgentConfig("gateway by hand", "127.0.0.1:4317"),
+      },
     },
   };
 };

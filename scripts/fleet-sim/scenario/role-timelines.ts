@@ -123,19 +123,39 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
     forwards: [],
   }),
 
-  rolled_back: reporting(({ config }, _, { plan: { configs } }) => ({
-    config: {
-      ...config,
-      running: configs.previous.hash,
-      lastKnownGood: configs.previous.hash,
-      desired: configs.current.hash,
-      errors: ["desired config: rolled back: no heartbeat succeeded"],
-    },
-  })),
+  rolled_back: reporting(
+    (
+      { config },
+      _,
+      {
+        plan: {
+          configs: { "svc-collector": configs },
+        },
+      },
+    ) => ({
+      config: {
+        ...config,
+        running: configs.previous.hash,
+        lastKnownGood: configs.previous.hash,
+        desired: configs.current.hash,
+        errors: ["desired config: rolled back: no heartbeat succeeded"],
+      },
+    }),
+  ),
 
-  drifted: reporting(({ config }, _, { plan: { configs } }) => ({
-    config: { ...config, running: configs.edited.hash, lastKnownGood: configs.previous.hash },
-  })),
+  drifted: reporting(
+    (
+      { config },
+      _,
+      {
+        plan: {
+          configs: { "svc-collector": configs },
+        },
+      },
+    ) => ({
+      config: { ...config, running: configs.edited.hash, lastKnownGood: configs.previous.hash },
+    }),
+  ),
 
   proof_failed: ({ steady, at }) => ({
     events: [
@@ -269,19 +289,30 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
     };
   },
 
-  config_broken: reporting(({ config }, now, { at, plan: { configs } }) => ({
-    config: {
-      ...config,
-      running: configs.previous.hash,
-      lastKnownGood: configs.previous.hash,
-      ...(now < at(0.5)
-        ? {}
-        : {
-            valid: false,
-            errors: ["forwarder.batch.max_bytes: must be an integer between 1024 and 4194304"],
-          }),
-    },
-  })),
+  config_broken: reporting(
+    (
+      { config },
+      now,
+      {
+        at,
+        plan: {
+          configs: { "svc-collector": configs },
+        },
+      },
+    ) => ({
+      config: {
+        ...config,
+        running: configs.previous.hash,
+        lastKnownGood: configs.previous.hash,
+        ...(now < at(0.5)
+          ? {}
+          : {
+              valid: false,
+              errors: ["forwarder.batch.max_bytes: must be an integer between 1024 and 4194304"],
+            }),
+      },
+    }),
+  ),
 
   config_unreadable: reporting(({ config }, now, { at }) =>
     now < at(0.5)
@@ -309,6 +340,12 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
     })(context),
     forwards: context.steady.forwards.map(({ from }) => ({ from, to: context.at(0.3) })),
   }),
+
+  component_unhealthy: reporting((_, now, { at }) =>
+    now < at(0.5)
+      ? {}
+      : { component: { lastError: "connection refused: 192.0.2.7:4317", since: at(0.5) } },
+  ),
 
   queue_dropping: reporting((status, now, { at }) => ({
     queue: { ...status.queue, dropped: Math.max(0, Math.floor((now - at(0.1)) / 40)) },

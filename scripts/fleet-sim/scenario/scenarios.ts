@@ -42,6 +42,10 @@ const fleetShares = {
   // Queue at risk:
   queue_growing: 2,
   queue_dropping: 1,
+  // Agents that speak OpAMP. Core returns the first, healthy, to the config before; the second has none to return to:
+  agent_rolled_back: 1,
+  agent_config_failed: 1,
+  component_unhealthy: 1,
 };
 
 /** The role of a host in a scenario. */
@@ -56,11 +60,12 @@ const smokeShares = {
   queue_growing: 10,
 } satisfies Partial<Record<Role, number>>;
 
-/** The scenarios by name. */
+/** The scenarios by name. Of `agents` every host speaks OpAMP. */
 export const scenarios = {
   smoke: { hosts: 10, shares: smokeShares },
   "fleet-100": { hosts: 100, shares: fleetShares },
   "fleet-1000": { hosts: 1000, shares: fleetShares },
+  agents: { hosts: 200, shares: { agent_rolled_back: 5 } },
 } as const;
 
 /** The name of a scenario. */

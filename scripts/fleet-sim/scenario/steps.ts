@@ -28,6 +28,8 @@ export interface HostStatus {
     nextAttemptAt: number | null;
     lastError: string | null;
   };
+  /** The error of an exporter, and since when; of agents that speak OpAMP alone. */
+  component?: { lastError: string; since: number };
 }
 
 type Action =
@@ -46,7 +48,8 @@ type Action =
   | { kind: "forward"; certificate: number }
   | { kind: "revoke_identity"; reasonCode: string }
   | { kind: "revoke_certificate"; certificate: number; reasonCode: string }
-  | { kind: "assign" }
+  /** Of the host's kind of agent. */
+  | { kind: "assign"; config: "previous" | "current" }
   /** For the reader only: core sees its consequences. */
   | { kind: "note"; event: string; details?: Readonly<Record<string, string | number>> };
 
@@ -143,11 +146,13 @@ const reportedSince = ({ connected, config, renewal, queue }: HostStatus): strin
   JSON.stringify([connected, config, renewal.status, isAtRisk(queue), queue.dropped > 0]);
 
 /**
- * Drops the steps whose effects later ones overwrite. Core keeps a host's newest heartbeat, some fields of the one before it, since when
+ * Drops the steps whose effects later ones overwrite, except of an agent that speaks OpAMP: each of its polls takes and reports configs.
+ * Core keeps a host's newest heartbeat, some fields of the one before it, since when
  * it reports some of them, and the newest time of forwarding. Of each certificate two heartbeats and one frame are kept, because they
  * mark it as used.
  */
-export const withoutOverwritten = (steps: readonly Step[]): Step[] => {
+export const withoutOverwritten = ({ host, steps }: HostHistory): HostHistory => {
+  if (host.agent === "otelcol") return { host, steps };
   const newer = new Map<string, number>();
   const changes = new Set<Step>();
   let reported = "";
@@ -157,20 +162,21 @@ export const withoutOverwritten = (steps: readonly Step[]): Step[] => {
     if (next !== reported) changes.add(step);
     reported = next;
   }
-  return steps
+  const kept = steps
     .toReversed()
     .filter((step) => {
-      const kept =
+      const most =
         step.kind === "forward"
           ? 1
           : step.kind === "heartbeat" && step.expected === "accepted"
             ? 2
             : 0;
-      if (kept === 0 || !("certificate" in step)) return true;
+      if (most === 0 || !("certificate" in step)) return true;
       const key = `${step.kind} ${step.certificate}`;
       const count = newer.get(key) ?? 0;
       newer.set(key, count + 1);
-      return count < kept || changes.has(step);
+      return count < most || changes.has(step);
     })
     .reverse();
+  return { host, steps: kept };
 };

@@ -105,7 +105,8 @@ const steadyTimeline = (context: Omit<TimelineContext, "steady">): Timeline => {
 
 /** An assigned config runs half a beat after its assignment. */
 const configAt = (plan: Plan, host: Host, now: number): HostStatus["config"] => {
-  const { configs, beat, startsAt, endsAt } = plan;
+  const { beat, startsAt, endsAt } = plan;
+  const configs = plan.configs[host.agent];
   const runsAt = assignedAt(plan, host) + Math.floor(Math.min(beat, (endsAt - startsAt) / 10) / 2);
   const running =
     host.management === "assigned" && now >= runsAt ? configs.current.hash : configs.previous.hash;
@@ -118,10 +119,23 @@ const configAt = (plan: Plan, host: Host, now: number): HostStatus["config"] => 
 const assignedAt = ({ startsAt, endsAt, hosts }: Plan, { index }: Host): number =>
   startsAt + Math.floor((endsAt - startsAt) * (0.2 + (0.1 * (index % hosts)) / hosts));
 
+/** An agent that core returns to its previous config has run it before. */
+const assignments = (plan: Plan, host: Host, enrolledAt: number): Step[] => {
+  const assign = (at: number, config: "previous" | "current"): Step => ({
+    at: Math.max(at, enrolledAt + 1),
+    kind: "assign",
+    config,
+  });
+  if (host.role !== "agent_rolled_back") return [assign(assignedAt(plan, host), "current")];
+  const { startsAt, endsAt } = plan;
+  return [
+    assign(enrolledAt + 1, "previous"),
+    assign(startsAt + Math.floor(0.6 * (endsAt - startsAt)), "current"),
+  ];
+};
+
 const usualEvents = (plan: Plan, host: Host, { enrolledAt, ttl, renewals }: Timeline): Step[] => [
   { at: enrolledAt, kind: "enroll", ttl },
   ...renewals.map((at, certificate): Step => ({ at, kind: "renew", certificate })),
-  ...(host.management === "assigned"
-    ? [{ at: Math.max(assignedAt(plan, host), enrolledAt + 1), kind: "assign" as const }]
-    : []),
+  ...(host.management === "assigned" ? assignments(plan, host, enrolledAt) : []),
 ];
