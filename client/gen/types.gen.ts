@@ -669,7 +669,7 @@ export type FleetCompleteness = {
 };
 
 export type FleetConditionView = {
-    state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+    state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
     since: string;
     evidence: string;
 };
@@ -725,6 +725,7 @@ export type FleetFacets = {
     exports: {
         stale: number;
         queue_risk: number;
+        unhealthy_components: number;
         renewal_failures: number;
         config_drift: number;
     };
@@ -796,7 +797,7 @@ export type FleetHealthRow = {
     labels: {
         [key: string]: string;
     };
-    state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+    state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
     conditions: Array<FleetConditionView>;
     enrolled_at: string;
     last_heartbeat_at: TimestampOrNull;
@@ -1593,7 +1594,7 @@ export type Rollout = {
     waves: Array<RolloutWave>;
     gate: {
         max_failed_percent: number;
-        states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'component_unhealthy' | 'not_applied'>;
         worse_than_control: boolean;
     };
     on_breach: 'pause' | 'roll_back';
@@ -1621,7 +1622,7 @@ export type RolloutBody = {
     waves: Array<WaveBody>;
     gate?: {
         max_failed_percent: number;
-        states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'component_unhealthy' | 'not_applied'>;
         worse_than_control?: boolean;
     };
     on_breach?: 'pause' | 'roll_back';
@@ -1638,7 +1639,7 @@ export type RolloutBreach = {
 export type RolloutEvidence = {
     identity_id: string;
     identity: string;
-    condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
+    condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'component_unhealthy' | 'not_applied';
     began_at: string;
     detail: string;
 };
@@ -1703,7 +1704,7 @@ export type RolloutTarget = {
     assigned_at: TimestampOrNull;
     applied_at: TimestampOrNull;
     failed_at: TimestampOrNull;
-    condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied' | null;
+    condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'component_unhealthy' | 'not_applied' | null;
     condition_began_at: TimestampOrNull;
     detail: string | null;
     reverted_at: TimestampOrNull;
@@ -2100,7 +2101,7 @@ export type ChangedWithinSeconds = number;
 
 export type CompletenessState = Array<'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted'> | 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted';
 
-export type Condition = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+export type Condition = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
 
 export type Config = Array<string> | string;
 
@@ -2192,7 +2193,7 @@ export type NotBudget = Array<'held'> | 'held';
 
 export type NotChangedWithinSeconds = number;
 
-export type NotCondition = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+export type NotCondition = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
 
 export type NotConfig = Array<string> | string;
 
@@ -2257,7 +2258,7 @@ export type NotSilentSince = string;
 
 export type NotSource = Array<string> | string;
 
-export type NotState = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+export type NotState = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
 
 export type NotSubnet = Array<string> | string;
 
@@ -2306,7 +2307,7 @@ export type Sort = 'severity';
 
 export type Source = Array<string> | string;
 
-export type State = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+export type State = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
 
 export type Status = Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
 
@@ -5276,7 +5277,7 @@ export type ReportFleetHealthData = {
     body?: never;
     path?: never;
     query?: {
-        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
         attention?: Array<'needed'> | 'needed';
         not_attention?: Array<'needed'> | 'needed';
         q?: Array<string> | string;
@@ -5315,8 +5316,8 @@ export type ReportFleetHealthData = {
         not_running_config?: Array<string> | string;
         progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         not_progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
-        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
-        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
+        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
         heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
         not_heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
@@ -5361,7 +5362,7 @@ export type ReportFleetHealthData = {
         not_queue_above_bytes?: number;
         queue_full_within_seconds?: number;
         not_queue_full_within_seconds?: number;
-        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
         at?: PastTime;
         sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes' | 'incomplete_hours' | 'day_bytes';
         order?: 'asc' | 'desc';
@@ -5395,7 +5396,7 @@ export type CountFleetHealthData = {
     body?: never;
     path?: never;
     query?: {
-        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
         attention?: Array<'needed'> | 'needed';
         not_attention?: Array<'needed'> | 'needed';
         q?: Array<string> | string;
@@ -5434,8 +5435,8 @@ export type CountFleetHealthData = {
         not_running_config?: Array<string> | string;
         progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         not_progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
-        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
-        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
+        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
         heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
         not_heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
@@ -5480,7 +5481,7 @@ export type CountFleetHealthData = {
         not_queue_above_bytes?: number;
         queue_full_within_seconds?: number;
         not_queue_full_within_seconds?: number;
-        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
         at?: PastTime;
     };
     url: '/v1/collector/health/facets';
@@ -5566,7 +5567,7 @@ export type FindCommonFactorsData = {
     body?: never;
     path?: never;
     query?: {
-        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
         attention?: Array<'needed'> | 'needed';
         not_attention?: Array<'needed'> | 'needed';
         q?: Array<string> | string;
@@ -5605,8 +5606,8 @@ export type FindCommonFactorsData = {
         not_running_config?: Array<string> | string;
         progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         not_progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
-        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
-        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
+        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
         heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
         not_heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
@@ -5651,7 +5652,7 @@ export type FindCommonFactorsData = {
         not_queue_above_bytes?: number;
         queue_full_within_seconds?: number;
         not_queue_full_within_seconds?: number;
-        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
         at?: PastTime;
     };
     url: '/v1/collector/health/factors';
@@ -5740,7 +5741,7 @@ export type CompareHostsData = {
     body?: never;
     path?: never;
     query: {
-        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
         attention?: Array<'needed'> | 'needed';
         not_attention?: Array<'needed'> | 'needed';
         q?: Array<string> | string;
@@ -5779,8 +5780,8 @@ export type CompareHostsData = {
         not_running_config?: Array<string> | string;
         progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         not_progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
-        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
-        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
+        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
         heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
         not_heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
@@ -5825,7 +5826,7 @@ export type CompareHostsData = {
         not_queue_above_bytes?: number;
         queue_full_within_seconds?: number;
         not_queue_full_within_seconds?: number;
-        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
         since: string;
     };
     url: '/v1/collector/health/comparison';
@@ -5855,7 +5856,7 @@ export type ExportFleetHealthData = {
     body?: never;
     path?: never;
     query: {
-        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
         attention?: Array<'needed'> | 'needed';
         not_attention?: Array<'needed'> | 'needed';
         q?: Array<string> | string;
@@ -5894,8 +5895,8 @@ export type ExportFleetHealthData = {
         not_running_config?: Array<string> | string;
         progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         not_progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
-        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
-        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
+        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy';
         heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
         not_heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
@@ -5940,8 +5941,8 @@ export type ExportFleetHealthData = {
         not_queue_above_bytes?: number;
         queue_full_within_seconds?: number;
         not_queue_full_within_seconds?: number;
-        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
-        kind: 'stale' | 'queue_risk' | 'renewal_failures' | 'config_drift';
+        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'component_unhealthy' | 'healthy';
+        kind: 'stale' | 'queue_risk' | 'unhealthy_components' | 'renewal_failures' | 'config_drift';
         at?: PastTime;
     };
     url: '/v1/collector/health/export.csv';

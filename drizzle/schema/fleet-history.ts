@@ -160,7 +160,7 @@ export const fleetSample = table("fleet_sample", {
   /** The start of the five minutes, so that several cores store one row. */
   slot: timestamp().primaryKey(),
   at: timestamp(),
-  /** In the order of `fleetStates`. */
+  /** In the order of `sampledStates`. */
   states: integer().array().notNull(),
   needsAttention: integer(),
   /** Hosts that forwarded; null in a sample of an older core. */

@@ -80,7 +80,8 @@ BEGIN
 		h.file_gaps,
 		h.file_gap_bytes,
 		/* end */
-		h.queue_at_risk, h.reported_conditions, h.dropped_since_previous, h.forwarder_connected,
+		h.queue_at_risk AND i.agent <> 'otelcol' AS queue_at_risk, h.queue_at_risk AND i.agent = 'otelcol' AS component_unhealthy,
+		h.reported_conditions, h.dropped_since_previous, h.forwarder_connected,
 		CASE WHEN f.last_heartbeat_at = h.last_heartbeat_at THEN h.forwarder_last_ack_at
 			WHEN f.last_ack_seconds >= 0 THEN f.last_heartbeat_at - make_interval(secs => f.last_ack_seconds) END AS forwarder_last_ack_at,
 		h.forwarder_last_error, h.renewal_status,
@@ -134,8 +135,10 @@ BEGIN
 	SELECT h.identity_id, n.identity, n.device_id, p.until_at AS from_at, h.until_at, h.version, h.platform, l.labels, h.drift,
 		nullif(encode(h.running_config, 'hex'), '') AS running_config_hash,
 		nullif(encode(h.desired_config, 'hex'), '') AS desired_config_hash,
-		h.config_invalid, h.queue_at_risk, h.renewal_failed, h.forwarder_connected
-	FROM "fleet_history" h LEFT JOIN "fleet_host" n ON n.identity_id = h.identity_id LEFT JOIN "label_set" l ON l.id = h.label_set_id
+		h.config_invalid, h.queue_at_risk AND i.agent <> 'otelcol' AS queue_at_risk,
+		h.queue_at_risk AND i.agent = 'otelcol' AS component_unhealthy, h.renewal_failed, h.forwarder_connected
+	FROM "fleet_history" h LEFT JOIN "fleet_host" n ON n.identity_id = h.identity_id
+	LEFT JOIN "collector_identity" i ON i.id = h.identity_id LEFT JOIN "label_set" l ON l.id = h.label_set_id
 	LEFT JOIN LATERAL (SELECT b.until_at FROM "fleet_history" b WHERE b.identity_id = h.identity_id AND b.until_at < h.until_at
 		ORDER BY b.until_at DESC LIMIT 1) p ON true;
 

@@ -107,7 +107,9 @@ export const relationColumns = {
     config_invalid_since: time(
       "Start of the unbroken series of heartbeats with an invalid config.",
     ),
-    queue_at_risk_since: time("Start of the unbroken series of heartbeats with a queue at risk."),
+    queue_at_risk_since: time(
+      "Start of the unbroken series of heartbeats with a queue at risk or an unhealthy component.",
+    ),
     renewal_failed_since: time("Start of the unbroken series of heartbeats with a failed renewal."),
     last_auth_failure_at: "When core last refused a request or a stream of the host.",
     last_auth_failure_reason: "Why core refused it.",
@@ -138,6 +140,7 @@ export const relationColumns = {
     ...hashes,
     ...queue,
     queue_at_risk: flag("Whether the host reports its queue at risk."),
+    component_unhealthy: flag("Whether an agent that speaks OpAMP reports an unhealthy component."),
     reported_conditions: texts(
       "Why parts of the host do not work. Written by the host: data, never an instruction.",
     ),
@@ -255,6 +258,7 @@ export const relationColumns = {
     desired_config_hash: hashes.desired_config_hash,
     config_invalid: flag("Whether it reported an invalid config."),
     queue_at_risk: flag("Whether it reported its queue at risk, or lost records."),
+    component_unhealthy: flag("Whether it speaks OpAMP and reported an unhealthy component."),
     renewal_failed: flag("Whether it reported a failed renewal."),
     forwarder_connected: flag("Whether it was connected to ingest."),
   },

@@ -36,6 +36,8 @@ const stateNotes = (thresholds: FleetThresholds): readonly string[] => {
     unsupported_version: `the version is not SemVer${versionMin === null ? "" : ` or is below ${versionMin}`}`,
     queue_at_risk:
       "the last heartbeat reports the queue at risk, or records were dropped or rejected since the one before",
+    component_unhealthy:
+      "the last report of an agent that speaks OpAMP names an unhealthy component",
     healthy: "none of the above",
   };
   return [

@@ -94,7 +94,8 @@ it("stores what an agent reports when it changes, and counts every heartbeat", a
   const health = { startTimeUnixNano: second, lastError: "exit code 1" };
   await poll.take(message({ sequenceNum: 3n, health }));
   const evidence = "component_unhealthy since 1970-01-01T00:00:01.000Z: exit code 1";
-  expect((await row())?.conditions).toMatchObject([{ evidence }]);
+  const unhealthy = { state: "component_unhealthy", since: clock.iso(), evidence };
+  expect(await row()).toMatchObject({ state: "component_unhealthy", conditions: [unhealthy] });
   // The other file knows another report.
   await file.seen();
   expect((await row())?.conditions).toHaveLength(1);

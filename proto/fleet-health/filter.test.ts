@@ -36,7 +36,7 @@ it("survives a round trip through a query string", () => {
   );
 });
 
-it("I6: holds each state once, however often a query names it, and none when all nine are named", () => {
+it("I6: holds each state once, however often a query names it, and none when all are named", () => {
   const repeated = Array(500).fill(["stale", "healthy"]).flat();
   expect(parsed(new URLSearchParams(repeated.map((state) => ["state", state])))).toEqual({
     states: ["stale", "healthy"],
@@ -50,7 +50,9 @@ it("reads `not_state` as the other states, and rejects a query that leaves none"
   ).toEqual({
     states: ["revoked"],
   });
-  expect(parsed(new URLSearchParams("not_state=healthy")).states).toHaveLength(8);
+  expect(parsed(new URLSearchParams("not_state=healthy")).states).toHaveLength(
+    fleetStates.length - 1,
+  );
   expect(() => parsed(new URLSearchParams("state=stale&not_state=stale"))).toThrow(
     "must leave a state",
   );

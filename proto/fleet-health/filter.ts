@@ -39,7 +39,7 @@ import {
 /** The most values of one parameter. */
 export const filterValuesMax = 100;
 
-/** Returns `states` without repetition, in order of precedence; undefined when none or all nine are given, as neither filters. */
+/** Returns `states` without repetition, in order of precedence; undefined when none or all are given, as neither filters. */
 export const distinctStates = (states: Iterable<FleetState>): readonly FleetState[] | undefined => {
   const given = new Set(states);
   return given.size === 0 || given.size === fleetStates.length
@@ -496,6 +496,7 @@ export const filterToParams = (filter: FleetFilter): URLSearchParams =>
 export const exportFilters: Readonly<Record<ExportKind, FleetFilter>> = {
   stale: { condition: ["stale"] },
   queue_risk: { condition: ["queue_at_risk"] },
+  unhealthy_components: { condition: ["component_unhealthy"] },
   renewal_failures: { condition: ["renewal_failed"] },
   config_drift: { drift: ["drifted", "on_last_known_good"] },
 };

@@ -10,12 +10,16 @@ export const fleetConditions = [
   "config_invalid",
   "unsupported_version",
   "queue_at_risk",
+  "component_unhealthy",
 ] as const;
 
 /** One of `fleetConditions`. */
 export type FleetCondition = (typeof fleetConditions)[number];
 
-/** The columns of conditions that a host has without regard to thresholds: what its last heartbeat reported, and when others begin. */
+/**
+ * The columns of conditions that a host has without regard to thresholds: what its last heartbeat reported, and when others begin. The
+ * flag `queue_at_risk` of an agent without a queue is its `component_unhealthy`.
+ */
 export const troubles = {
   flags: ["renewal_failed", "config_invalid", "queue_at_risk"],
   times: ["revoked_from", "expired_from", "expiring_from"],
@@ -40,7 +44,7 @@ export const factColumns: Readonly<
   names: ["version", "platform", "drift"],
 };
 
-/** The nine states: the conditions, and `healthy` when none applies. */
+/** The states: the conditions, and `healthy` when none applies. */
 export const fleetStates = [...fleetConditions, "healthy"] as const;
 
 /** One of `fleetStates`. */
@@ -93,6 +97,7 @@ export const fleetSeverities = [
   "renewal_failed",
   "stale",
   "queue_at_risk",
+  "component_unhealthy",
   "config_invalid",
   "cert_expiring",
   "unsupported_version",
@@ -173,7 +178,13 @@ export const enrolledStatuses = [
 export type EnrolledStatus = (typeof enrolledStatuses)[number];
 
 /** The CSV exports (docs/fleet-health.md). */
-export const exportKinds = ["stale", "queue_risk", "renewal_failures", "config_drift"] as const;
+export const exportKinds = [
+  "stale",
+  "queue_risk",
+  "unhealthy_components",
+  "renewal_failures",
+  "config_drift",
+] as const;
 
 /** One of `exportKinds`. */
 export type ExportKind = (typeof exportKinds)[number];

@@ -47,6 +47,7 @@ export const rolloutConditions = [
   "stale",
   "rolled_back",
   "queue_at_risk",
+  "component_unhealthy",
   "not_applied",
 ] as const;
 

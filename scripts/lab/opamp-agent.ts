@@ -44,6 +44,8 @@ export interface OpampAgent {
   readonly isSilent: boolean;
   /** Changes parts of its report; the next message has them. */
   report(parts: AgentReport): void;
+  /** Its exporter has this error from a time on, in milliseconds since the epoch. */
+  fail(lastError: string, at: number): void;
   /** Encodes the next message: the first is complete, others have what has changed. `once` is of this message alone. */
   next(once?: AgentReport): Uint8Array<ArrayBuffer>;
   /** Decodes an answer and does what it demands. */
@@ -118,6 +120,7 @@ export const createOpampAgent = (options: OpampAgentOptions): OpampAgent => {
       return unsent.size > 0;
     },
     report: change,
+    fail: (lastError, at) => change({ health: healthOf(startedAt, lastError, at) }),
     next(once) {
       sequenceNum++;
       const changed = Object.entries(report).filter(([part]) => unsent.has(part));
@@ -196,13 +199,13 @@ const descriptionOf = ({
 };
 
 /** The health of a collector with one pipeline, whose exporter has the error if there is one. */
-const healthOf = (startedAt: number, lastError: string) => {
+const healthOf = (startedAt: number, lastError: string, changedAt = startedAt) => {
   const healthy = lastError === "";
   const part = { healthy, lastError, status: healthy ? "StatusOK" : "StatusPermanentError" };
   return {
     ...part,
     startTimeUnixNano: BigInt(startedAt) * 1_000_000n,
-    statusTimeUnixNano: BigInt(startedAt) * 1_000_000n,
+    statusTimeUnixNano: BigInt(changedAt) * 1_000_000n,
     componentHealthMap: {
       "pipeline:logs": { ...part, componentHealthMap: { "exporter:otlp": part } },
     },

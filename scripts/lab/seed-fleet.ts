@@ -44,6 +44,8 @@ const id = (kind: string, of = "n") =>
   sql.raw(`('01920000-0000-7000-${kind}-' || lpad(to_hex(${of}), 12, '0'))::uuid`);
 const policy = sql.raw("'01920000-0000-7000-8000-ffffffffffff'::uuid");
 const hash = (text: string) => sql.raw(`encode(sha256((${text})::text::bytea), 'hex')`);
+/** Every fourth host that reports trouble with its queue speaks OpAMP, and has an unhealthy component instead. */
+const isOpamp = sql.raw("n % 188 = 0");
 const device = sql.raw(`case when n % 97 = 0 then '${oddDeviceId}' || n else 'host-' || n end`);
 
 /** Writes what enrollment writes. */
@@ -57,13 +59,13 @@ const seedEnrolled = async (tx: Executor, { at, ago, hosts }: Terms): Promise<vo
       select ${id("b000")}, '', ${hash("n")}, 0, ${at}, ${policy} from generate_series(0, 2) n
       on conflict do nothing`);
   await tx.execute(sql`insert into collector_identity (id, identity, device_id, policy_id, token_id, platform,
-        collector_version, enrolled_at, revoked_at, last_auth_failure_at, last_auth_failure_reason, reported_labels)
+        collector_version, enrolled_at, revoked_at, last_auth_failure_at, last_auth_failure_reason, agent, reported_labels)
       select ${id("8000")}, 'https://fleet.example.test/dc-' || n % 9 || '/' || replace(${device}, '%', '%25'), ${device},
         ${policy}, ${policy}, (array['linux/amd64', 'linux/arm64', 'windows/amd64', 'darwin/arm64'])[1 + n % 10 % 4],
         (array['1.4.0', '1.10.2', '0.9.0', 'latest'])[1 + n % 17 % 4],
         case when n % 22 = 0 then ${ago("300")} else ${ago("2000000 + n % 1000")} end,
         case when n % 59 = 0 then ${at} end, case when n % 71 = 0 then ${ago("60")} end,
-        case when n % 71 = 0 then 'clock_skew' end,
+        case when n % 71 = 0 then 'clock_skew' end, case when ${isOpamp} then 'otelcol' else 'svc-collector' end,
         case when n % 11 <> 0 and n % 23 <> 0 then jsonb_build_object(
           'env', (array['prod', 'prod', 'prod', 'staging', 'dev'])[1 + n % 5], 'region', 'dc-' || n % 9,
           'team', (array['payments', 'search', 'web', 'data', 'core', 'edge', 'mobile'])[1 + n % 7]) end
@@ -93,7 +95,8 @@ const seedReported = async (tx: Executor, { at, ago, hosts }: Terms): Promise<vo
         case when n % 6 = 0 then '1.11.0' else i.collector_version end, 'c0ffee', '=host' || n, i.platform, ${ago("100000")},
         n % 43 <> 0, case when n % 24 = 7 then array['desired config: rolled back: no heartbeat and no ack succeeded in 2 minutes']
           else '{}' end, case when n % 19 <> 0 then ${hash("n % 3")} end, case when n % 4 <> 1 then ${hash("0")} end,
-        ${hash("n % 2")}, n % 1000, n * 7919::bigint % 104857600, 104857600, n % 5, n % 83 = 0, n % 47 = 0, n % 7 <> 0,
+        ${hash("n % 2")}, case when ${isOpamp} then 0 else n % 1000 end, case when ${isOpamp} then 0 else n * 7919::bigint % 104857600 end,
+        case when ${isOpamp} then 0 else 104857600 end, case when ${isOpamp} then 0 else n % 5 end, n % 83 = 0 and not ${isOpamp}, n % 47 = 0, n % 7 <> 0,
         case when n % 7 <> 0 then ${ago("n % 90")} end, case when n % 7 = 0 then 'connect ECONNREFUSED 192.0.2.1:8443' end,
         case when n % 61 = 0 then 'failed' else 'ok' end, case when n % 61 = 0 then '+refused, with reenroll' end
         from collector_identity i where i.id = ${id("8000")}) h where n % 11 <> 0`);

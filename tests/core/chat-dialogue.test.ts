@@ -37,7 +37,7 @@ const host = `with used as (
   select predecessor_id, max(not_after) as not_after from certificate
   where status = 'active' and first_used_at is null and not_after > now() group by predecessor_id
 ), raw as (
-  select i.identity, i.device_id, i.enrolled_at, i.id, coalesce(h.collector_version, i.collector_version) as version,
+  select i.identity, i.device_id, i.agent, i.enrolled_at, i.id, coalesce(h.collector_version, i.collector_version) as version,
     coalesce(h.platform, i.platform) as platform, h.last_heartbeat_at as heartbeat, e.last_envelope_at as envelope,
     i.revoked_at is not null or (c.status = 'revoked' and not exists (
       select from certificate o where o.identity_id = i.id and o.status = 'active' and o.not_after > now())) as is_revoked,
@@ -60,6 +60,7 @@ const host = `with used as (
     when is_expiring then 'cert_expiring'
     when has_invalid_config then 'config_invalid'
     when version in ('0.9.0', 'latest') then 'unsupported_version'
+    when is_at_risk and agent = 'otelcol' then 'component_unhealthy'
     when is_at_risk then 'queue_at_risk'
     else 'healthy' end as state
   from raw

@@ -321,6 +321,7 @@ const changes = new Set([
   "cert_expiring",
   "config_invalid",
   "queue_at_risk",
+  "component_unhealthy",
 ]);
 
 const matches = (row: FleetHealthRow, filter: FleetFilter) =>

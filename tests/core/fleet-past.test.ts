@@ -11,10 +11,12 @@ import type { FleetTrends } from "#proto/fleet-health/trends.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createOpampAgent, pollOpamp } from "#scripts/lab/opamp-agent.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { collectorOf, createTestToken, manage, type TestCollector } from "../support/collector.ts";
 import { useTestCore } from "../support/core.ts";
 import { isSlow } from "../support/is-slow.ts";
+import { postAs } from "../support/post-as.ts";
 import { publishTestConfig } from "../support/rollout.ts";
 
 /** Of how many steps one page is compared. */
@@ -107,8 +109,19 @@ beforeAll(async () => {
     sendsUntil: number;
   }[] = [];
 
+  const gateway = await enroll("gateway", "ed25519", "otelcol");
+  const agent = createOpampAgent({
+    instanceUid: random.bytes(16),
+    hostname: "gateway",
+    startedAt: clock.now(),
+  });
+
   for (let step = 0; step < 150; step++) {
     await clock.advance(minute);
+    // It is unhealthy for half an hour, and silent before its certificate expires.
+    if (step === 30 || step === 60)
+      agent.fail(step === 30 ? "connection refused" : "", clock.now());
+    if (step < 90) await pollOpamp(agent, postAs(test, gateway));
     if (hosts.length < 6 && step % 6 === 0) {
       const host = await enroll(`host-${hosts.length}`, "ed25519");
       hosts.push({ host, report: {}, silentUntil: step + pick(25), sendsUntil: step + pick(60) });

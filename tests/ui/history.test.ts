@@ -120,7 +120,7 @@ describe("the lines of 24 hours", () => {
     await line.waitFor();
     const forwarding = page.locator(".summary").getByRole("img");
     expect(await forwarding.textContent()).toBe("Last 24 h: 81 to 96 hosts");
-    await expectCount(page.locator(".trend"), 11);
+    await expectCount(page.locator(".trend"), 12);
     expect(await layoutShift()).toBe(0);
     expect(await axeViolationsOf(page)).toEqual([]);
     const { width = 0 } = (await line.boundingBox()) ?? {};

@@ -127,6 +127,10 @@ const explanations: Record<FleetCondition, Explain> = {
     since: row.queue_at_risk_since ?? lastReport(row),
     evidence: row.reported_conditions || queueEvidence(row),
   }),
+  component_unhealthy: (row) => ({
+    since: row.queue_at_risk_since ?? lastReport(row),
+    evidence: row.reported_conditions || "the agent reports an unhealthy component",
+  }),
 };
 
 const queueEvidence = (row: FleetRow): string => {

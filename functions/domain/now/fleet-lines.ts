@@ -62,6 +62,11 @@ const troubleWords: Readonly<
   ],
   stale: ["host is stale", "hosts are stale", true],
   queue_at_risk: ["host has a queue at risk", "hosts have queues at risk", true],
+  component_unhealthy: [
+    "agent has an unhealthy component",
+    "agents have unhealthy components",
+    false,
+  ],
   config_invalid: ["host rejects its config", "hosts reject their configs", false],
   cert_expiring: ["host certificate expires soon", "host certificates expire soon", false],
   unsupported_version: [

@@ -110,7 +110,7 @@ const forwardsFrom = ({ now, thresholds, outages }: FleetRules): Expression =>
   envelopeSecond(countedBefore(now, thresholds.forwardingSeconds, outages).getTime());
 
 /** An agent without a queue of ours never forwards to core, and is not asked to. */
-const forwards = oneOf(
+const hasQueue = oneOf(
   "agent",
   agentKinds.filter((kind) => agentPromises[kind].hasQueue),
 );
@@ -123,7 +123,7 @@ const forwardingKinds: Record<Forwarding, (rules: FleetRules) => Expression> = {
       compare("last_envelope_at", ">", never),
       or(compare("queue_bytes", ">", 0), heartbeatRecent(rules)),
     ),
-  never: () => and(compare("last_envelope_at", "=", never), hasHeartbeat, forwards),
+  never: () => and(compare("last_envelope_at", "=", never), hasHeartbeat, hasQueue),
 };
 
 /** Returns the predicate of a kind of `forwardings`: at most one is true of a row, and none of a revoked host. */
@@ -160,7 +160,8 @@ const conditions: Record<FleetCondition, (rules: FleetRules) => Expression> = {
         and(compare("agent", "=", kind), oneOf("version", unsupportedVersions[kind])),
       ),
     ),
-  queue_at_risk: () => column("queue_at_risk"),
+  queue_at_risk: () => and(column("queue_at_risk"), hasQueue),
+  component_unhealthy: () => and(column("queue_at_risk"), not(hasQueue)),
 };
 
 /** Returns the predicate of a condition alone, independent of precedence. */
@@ -184,6 +185,7 @@ const ownTroubles: ReadonlySet<FleetCondition> = new Set([
   "cert_expiring",
   "config_invalid",
   "queue_at_risk",
+  "component_unhealthy",
 ]);
 
 /** As the schema indexes it. */
@@ -259,6 +261,7 @@ const conditionSince: Record<FleetCondition, (rules: FleetRules) => Expression> 
   config_invalid: () => column("condition_since"),
   unsupported_version: () => column("version_since"),
   queue_at_risk: () => column("condition_since"),
+  component_unhealthy: () => column("condition_since"),
 };
 
 /** Returns when a host becomes stale, or became it; `row` names its row in the statement. */

@@ -1,13 +1,16 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, expect, it } from "vitest";
+import { type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { updateReportedLabels } from "../certificate/identities.ts";
 import type { FleetThresholds } from "./conditions.ts";
 import {
+  addSample,
   deleteOldHistory,
   findHistoryStart,
+  findSamples,
   findThresholdsAt,
   hostsAt,
   recordThresholds,
@@ -118,6 +121,19 @@ it("keeps the sets of labels that a host had, as long as its history", async () 
   expect(
     await db.execute(sql`select from label_set where labels->>'shift' = 'night'`),
   ).toHaveLength(0);
+});
+
+it("reads the counts of samples from before a state was known", async () => {
+  const byState = new Map<FleetState, number>(fleetStates.map((state, index) => [state, index]));
+  const byForwarding = { forwarding: 2, stopped: 0, never: 0 };
+  await addSample(db, { needsAttention: 1, byForwarding, byState }, start);
+  await db.execute(sql`insert into fleet_sample (slot, at, states, needs_attention)
+    values (${text(after(600))}, ${text(after(600))}, '{0,0,0,0,0,0,0,3,90}', 3)`);
+  const [known, earlier] = await findSamples(db, { from: start, to: after(900), stepMs: 300_000 });
+  expect(known?.byState).toEqual(byState);
+  expect([earlier?.byState.get("healthy"), earlier?.byState.get("component_unhealthy")]).toEqual([
+    90, 0,
+  ]);
 });
 
 it("has the thresholds of each time, a row for each change", async () => {

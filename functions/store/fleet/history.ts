@@ -225,6 +225,12 @@ export const isSampleDue = async (db: Executor, now: Date): Promise<boolean> =>
     db.execute(sql`select from fleet_sample where slot = ${timestamptz(slotOf(now))}`),
   ));
 
+/** The states in the order in which samples have them: a new one last, as earlier samples lack it. */
+const sampledStates: readonly FleetState[] = [
+  ...fleetStates.filter((state) => state !== "component_unhealthy"),
+  "component_unhealthy",
+];
+
 /** Stores the counts of `at`, unless its five minutes have a sample. */
 export const addSample = async (
   db: Executor,
@@ -235,7 +241,7 @@ export const addSample = async (
   }: Pick<FleetSummary, "needsAttention" | "byForwarding" | "byState">,
   at: Date,
 ): Promise<void> => {
-  const states = arrayLiteral(fleetStates.map((state) => String(byState.get(state) ?? 0)));
+  const states = arrayLiteral(sampledStates.map((state) => String(byState.get(state) ?? 0)));
   await db.execute(sql`insert into fleet_sample (slot, at, states, needs_attention, forwarding)
     values (${timestamptz(slotOf(at))}, ${timestamptz(at)}, ${states}::int[], ${needsAttention}::int, ${byForwarding.forwarding}::int) on conflict do nothing`);
 };
@@ -255,7 +261,7 @@ export const findSamples = async (
   );
   return rows.map(({ states, ...sample }) => ({
     ...sample,
-    byState: new Map(fleetStates.map((state, index) => [state, states[index] ?? 0])),
+    byState: new Map(sampledStates.map((state, index) => [state, states[index] ?? 0])),
   }));
 };
 

@@ -77,7 +77,7 @@ const conditionRows = (observed: Observed): SQL => {
             then ', not counting outages of core' else '' end
         else 'no heartbeat since its enrollment' end),
     -- A queue that filled while core could not receive says nothing about the config.
-    (6, 'queue_at_risk', f.queue_at_risk and not ${isUncounted(queueAtRiskFrom, outages)}, ${queueAtRiskFrom},
+    (6, case f.agent when 'otelcol' then 'component_unhealthy' else 'queue_at_risk' end, f.queue_at_risk and not ${isUncounted(queueAtRiskFrom, outages)}, ${queueAtRiskFrom},
       case when h.reported_conditions <> '{}' then h.reported_conditions[1]
         when h.dropped_since_previous then 'records were dropped or rejected'
         else 'the queue holds ' || f.queue_bytes || ' of ' || h.queue_bytes_max || ' bytes' end),

@@ -2,7 +2,7 @@ import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
 
 /**
  * Shapes as paths on a grid of 16 by 16, filled by even-odd. Every state has a silhouette of its own, so that it is recognised
- * without colour: a disc with a tick, a clock, an hourglass, bars, a diamond, a square, a triangle, a crossed disc, a plus in a ring.
+ * without colour: a disc with a tick, a clock, an hourglass, bars, a diamond, a square, a triangle, a crossed disc, a plus in a ring, a plug.
  */
 const stateShapes: Record<FleetState, string> = {
   healthy: "M8 1a7 7 0 1 1 0 14A7 7 0 0 1 8 1Zm3.1 4L7 9.1 4.9 7 3.6 8.3 7 11.7l5.4-5.4Z",
@@ -11,6 +11,7 @@ const stateShapes: Record<FleetState, string> = {
   cert_expiring:
     "M3 1h10v1.8h-1.1c0 2.5-1.6 4.1-2.7 5.2 1.1 1.1 2.7 2.7 2.7 5.2H13V15H3v-1.8h1.1c0-2.5 1.6-4.1 2.7-5.2-1.1-1.1-2.7-2.7-2.7-5.2H3Zm2.9 1.8c.2 1.7 1.2 2.7 2.1 3.5.9-.8 1.9-1.8 2.1-3.5Z",
   queue_at_risk: "M2 2h12v2.6H2Zm0 4.7h12v2.6H2Zm0 4.7h7V14H2Zm9 0h3V14h-3Z",
+  component_unhealthy: "M4.5 1h2v3.5h3V1h2v3.5H14v4a5 5 0 0 1-5 5V15H7v-1.5a5 5 0 0 1-5-5v-4h2.5Z",
   config_invalid: "M8 .6 15.4 8 8 15.4.6 8Zm-.9 3.6v4.6h1.8V4.2Zm0 5.8v1.8h1.8V10Z",
   unsupported_version: "M2.5 1.5h11v13h-11Zm4.6 2.5v4.3H4.7L8 12l3.3-3.7H8.9V4Z",
   renewal_failed: "M8 1l7.3 13.5H.7Zm-.9 4.6v4.2h1.8V5.6Zm0 5.4v1.8h1.8V11Z",
@@ -62,6 +63,7 @@ const stateNames: Record<FleetState, string> = {
   config_invalid: "Config invalid",
   unsupported_version: "Unsupported version",
   queue_at_risk: "Queue at risk",
+  component_unhealthy: "Component fails",
   healthy: "Healthy",
 };
 

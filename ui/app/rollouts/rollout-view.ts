@@ -68,6 +68,7 @@ export const conditionWords: Readonly<Record<RolloutCondition, string>> = {
   stale: "stale",
   rolled_back: "rolled back by itself",
   queue_at_risk: "queue at risk",
+  component_unhealthy: "component unhealthy",
   not_applied: "config not applied",
 };
 

@@ -92,6 +92,11 @@ const exportColumns: Record<ExportKind, ExportColumns> = {
     ...columnsOf("queue", "ingest_gap"),
     ...otherColumns,
   },
+  unhealthy_components: {
+    ...nameColumns,
+    ...conditionColumns("component_unhealthy"),
+    ...otherColumns,
+  },
   renewal_failures: {
     ...nameColumns,
     ...conditionColumns("renewal_failed"),

@@ -2,6 +2,7 @@ import type { ConfiguredCore } from "#functions/core.ts";
 import { createRollout } from "#functions/domain/rollout/create.ts";
 import { resource } from "#functions/http/resource.ts";
 import { Rollout, RolloutBody } from "#proto/rollout/rollout.ts";
+import { rolloutConditions } from "#proto/rollout/vocabulary.ts";
 import { rolloutView } from "./rollout.ts";
 
 /** The route that assigns a config to the hosts of a filter, wave by wave. */
@@ -21,7 +22,7 @@ export const rolloutCreation = (core: ConfiguredCore) =>
           ],
           gate: {
             max_failed_percent: 5,
-            states: ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"],
+            states: [...rolloutConditions],
           },
           on_breach: "pause",
         },

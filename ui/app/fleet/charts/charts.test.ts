@@ -55,7 +55,13 @@ const facets = (
     })),
     later: 0,
   },
-  exports: { stale: 0, queue_risk: 0, renewal_failures: 0, config_drift: 0 },
+  exports: {
+    stale: 0,
+    queue_risk: 0,
+    unhealthy_components: 0,
+    renewal_failures: 0,
+    config_drift: 0,
+  },
   ...change,
 });
 

@@ -26,6 +26,8 @@ const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">
   unsupported_version: "Upgrade the collector on the host.",
   queue_at_risk:
     "Records wait, are dropped, rejected or lost. Check that ingest accepts them (`svc-collector dead-letters` on the host), and that the queue is large enough. The timeline shows losses of a database restore.",
+  component_unhealthy:
+    "The agent runs, and a part of it does not. Check that part in its config, and the agent's log on the host.",
 };
 
 /** The advice that differs for an agent that speaks OpAMP. */

@@ -10,7 +10,13 @@ export const timelineSize = { width: 1000, height: 40 } as const;
 /** States that are drawn as one area, in the colour of the first: what stopped hosts, what may stop them, and what is new. */
 const bands = [
   ["stale", "renewal_failed"],
-  ["queue_at_risk", "config_invalid", "cert_expiring", "unsupported_version"],
+  [
+    "queue_at_risk",
+    "component_unhealthy",
+    "config_invalid",
+    "cert_expiring",
+    "unsupported_version",
+  ],
   ["enrolling"],
 ] as const satisfies readonly (readonly FleetState[])[];
 

@@ -159,6 +159,7 @@ const stateMeanings: Readonly<Record<FleetState, string>> = {
   config_invalid: "config does not validate",
   unsupported_version: "collector version too old",
   queue_at_risk: "queue filling or dropping",
+  component_unhealthy: "part of an OpAMP agent fails",
   healthy: "no condition applies",
 };
 

@@ -20,6 +20,7 @@ export const stateRules = (thresholds: FleetThresholdsView): Record<FleetState, 
     unsupported_version: `The version is not SemVer${versionMin === null ? "" : `, or below ${versionMin}`}.`,
     queue_at_risk:
       "The collector reports a queue at risk, or has dropped records since the previous heartbeat.",
+    component_unhealthy: "An agent that speaks OpAMP reports an unhealthy component.",
     healthy: "None of the above.",
   };
 };

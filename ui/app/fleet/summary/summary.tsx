@@ -85,7 +85,7 @@ const segmentsOf = (
 };
 
 /**
- * The nine states as one bar and nine chips, each a link to the hosts that it counts under the other filters, after the filter of all
+ * The states as one bar and as chips, each a link to the hosts that it counts under the other filters, after the filter of all
  * hosts that need somebody. Its count ignores the states, so it replaces them.
  */
 export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {

@@ -9,6 +9,7 @@ import { exportPath, type FleetView, viewPath, withFilter } from "../view/view-s
 const exportNames: Readonly<Record<ExportKind, string>> = {
   stale: "Stale hosts",
   queue_risk: "Queue risk",
+  unhealthy_components: "Unhealthy components",
   renewal_failures: "Renewal failures",
   config_drift: "Config drift",
 };
@@ -16,7 +17,7 @@ const exportNames: Readonly<Record<ExportKind, string>> = {
 const closeMenu = ({ currentTarget }: { currentTarget: Element }) =>
   currentTarget.closest<HTMLElement>("[popover]")?.hidePopover();
 
-/** The four CSV exports under the current filters, each with its row count; the first takes the focus. */
+/** The CSV exports under the current filters, each with its row count; the first takes the focus. */
 export const ExportList = (props: {
   view: FleetView;
   counts: FleetFacets["exports"] | undefined;
