@@ -13,11 +13,12 @@ import {
 import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { compressRun, findStored, testRun } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
-import type { ConnectedDatabase } from "../store/database/database.ts";
+import type { ConnectedDatabase, Executor } from "../store/database/database.ts";
+import { isLockTimeout } from "../store/database/problem.ts";
 import { commitBatch, type ObjectWriter, openCommitClient } from "../store/ingest/commit-batch.ts";
 import type { FrameToCommit } from "../store/ingest/decide-batch.ts";
 import { createObjectReader } from "../store/ingest/object-data.ts";
-import { noteStore } from "../store/ingest/objects.ts";
+import { drawObjects, noteStore } from "../store/ingest/objects.ts";
 import { createObjectAdopter, type ObjectAdopter } from "./adopt-objects.ts";
 import { createObjectWriter } from "./object-writer.ts";
 import { createPostgresSink } from "./postgres-sink.ts";
@@ -142,6 +143,28 @@ it("a database that was restored to before its objects has all of their telemetr
   expect((await stored()).at(-2)).toBe("h 7");
   // One under a name that the restored database does not know.
   expect(store.objects.size).toBe(5);
+});
+
+it("adopts objects below the ids that a restored sequence has reached, as ids commit in their order", async () => {
+  await commit([frame(1, 2)]);
+  const lines = await stored();
+  await restoreEmpty();
+  // PostgreSQL logs a sequence ahead, and apart from the transactions that draw from it.
+  await connection.sql`select setval('ingest_object_id_seq', 96)`;
+  await adopter.checkRestored();
+  await adopter.recover();
+  expect(await stored()).toEqual(lines);
+
+  const { db } = connection;
+  const draw = (tx: Executor) => drawObjects(tx, { storeId: 1, nonce: "00", count: 1 });
+  await db.transaction(async (first) => {
+    await draw(first);
+    const second = db.transaction(async (tx) => {
+      await tx.execute("set local lock_timeout = 50");
+      await draw(tx);
+    });
+    expect(isLockTimeout(await second.catch((cause) => cause))).toBe(true);
+  });
 });
 
 it("adopts what was committed under names that a backup has as drawn", async () => {

@@ -35,6 +35,7 @@ const namesOf = ([nonce, ids]: readonly unknown[]) =>
   Array.from(String(ids).matchAll(/\d+/g), ([id]) => objectNameOf(Number(id), String(nonce)));
 
 const draw: Execute = async (server, open, [nonce, storeId, count]) => {
+  await server.lock(open, "draw objects");
   if (server.fault.drawsAgain) server.tables.lastObjectId = 0;
   const ids = Array.from({ length: Number(count) }, () => ++server.tables.lastObjectId);
   server.write(open, ({ objects }) => {
@@ -148,15 +149,17 @@ const named = "select id, encode(nonce, 'hex') as nonce, store_id";
 
 const statements: readonly (readonly [string, Execute])[] = [
   ["select location from ingest_store where id = $1", async () => [{ location: bucketLocation }]],
-  ["insert into ingest_object (nonce, store_id, state, changed_at) select ", draw],
+  ["with locked as materialized (select pg_advisory_xact_lock(hashtext('draw objects'))) ", draw],
   ["insert into ingest_object_damage", async () => []],
   ["select id from ingest_store order by id", async () => [{ id: 1 }]],
   [`${named} from ingest_object where state = 2`, findMarked],
   [`${named}, changed_at > `, findUnsettled],
   ["select exists (select from ingest_object where state = 0", hasEnded],
   [
-    "select case when is_called then last_value else 0 end from ingest_object_id_seq",
-    async ({ tables }) => [{ last_value: String(tables.lastObjectId) }],
+    "select coalesce(max(id), 0) from ingest_object",
+    async ({ tables: { objects } }) => [
+      { coalesce: String(Math.max(0, ...objects.values().map(({ id }) => id))) },
+    ],
   ],
   ["with listed as ( select id, decode(nonce, 'hex') as nonce from unnest(", register],
   ["update ingest_object set state = 1, changed_at = clock_timestamp(), received_at = ", keep],

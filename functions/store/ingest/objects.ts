@@ -58,7 +58,7 @@ export const findStoreLocation = async (db: Pick<Executor, "execute">, id: numbe
   return row?.location;
 };
 
-/** Draws names for `count` objects. */
+/** Draws names for `count` objects. Draws commit one after the other, in the order of their ids. */
 export const drawObjects = async (
   db: Executor,
   { storeId, nonce, count }: { storeId: number; nonce: string; count: number },
@@ -67,8 +67,9 @@ export const drawObjects = async (
     db,
     Number,
     sql`
+    with locked as materialized (select pg_advisory_xact_lock(hashtext('draw objects')))
     insert into ingest_object (nonce, store_id, state, changed_at)
-    select decode(${nonce}, 'hex'), ${storeId}, 0, clock_timestamp() from generate_series(1, ${count})
+    select decode(${nonce}, 'hex'), ${storeId}, 0, clock_timestamp() from locked, generate_series(1, ${count})
     returning id`,
   );
   return ids.sort((a, b) => a - b).map((id) => ({ id, nonce }));
@@ -166,13 +167,9 @@ export const findStoredObjects = async (
   return rows.map(namedObject);
 };
 
-/** Returns the id of the last name that this database has drawn; 0 if none. */
+/** Returns the id of the last name that this database has drawn; 0 if none. PostgreSQL may restore the sequence ahead of it. */
 export const findLastDrawnId = (db: Executor): Promise<number> =>
-  readScalar(
-    db,
-    Number,
-    sql`select case when is_called then last_value else 0 end from ingest_object_id_seq`,
-  );
+  readScalar(db, Number, sql`select coalesce(max(id), 0) from ingest_object`);
 
 /**
  * Adds the objects that this database does not know as drawn names, and moves the ids of further ones behind them; returns how many there
