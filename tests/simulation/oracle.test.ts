@@ -99,6 +99,11 @@ it("excuses a record whose place its copy has used, once the database has gone b
   expect(brokenLaws({ ...history, hosts })).toEqual([]);
   expect(brokenLaws({ ...history, hosts, stored: [] })).toEqual([laws.stored]);
   expect(brokenLaws(history)).toEqual([laws.stored]);
+
+  const rejecting = { ...ledger, letters: [{ sequence: 1, code: "kind_invalid" }] };
+  const ofRejected = hosts.map((host) => ({ ...host, disk: { ...host.disk, ledger: rejecting } }));
+  expect(brokenLaws({ ...history, hosts: ofRejected, stored: [] })).toEqual([]);
+  expect(brokenLaws({ ...history, hosts: ofRejected, discarded: [] })).toEqual([laws.stored]);
 });
 
 it("excuses what was stored in a database or a stream that went back, once the disk that knew of it is damaged", () => {

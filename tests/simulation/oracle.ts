@@ -133,10 +133,17 @@ const judgeStored = ({
   const wentBack = new Set(
     hosts.filter(({ disk }) => disk.restores > 0).map(({ hostId }) => hostId),
   );
-  /** Reports whether a copy, or a backup of before, has another record in the place of this one. */
+  const rejected = new Set(
+    hosts.flatMap(({ hostId, disk }) =>
+      disk.ledger.letters.map(({ sequence }) => `${hostId} ${sequence}`),
+    ),
+  );
+  const isTaken = (place: StoredEnvelope) =>
+    taken.has(placeOf(place, place.sequence)) || rejected.has(`${place.hostId} ${place.sequence}`);
+  /** Reports whether a copy, or a backup of before, has another record in the place of this one, or had one that core rejected. */
   const isReplaced = ({ hostId, text }: { hostId: string; text: string }) =>
     (isCopied(hosts, hostId) ? restores > 0 : restores > 1 && wentBack.has(hostId)) &&
-    places.get(text)?.some((place) => taken.has(placeOf(place, place.sequence))) === true;
+    places.get(text)?.some(isTaken) === true;
   const stored = new Set(envelopes.map(({ text }) => text));
   const places = Map.groupBy(discarded, ({ text }) => text);
   const reported = new Map<string, Set<string>>();
