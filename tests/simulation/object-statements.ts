@@ -1,5 +1,6 @@
 /** The statements on the objects of a bucket (functions/store/ingest/objects.ts), on the model of the server. */
 import { objectNameOf } from "#functions/objects/object-store.ts";
+import { dayMs } from "#kit/clock.ts";
 import { bucketLocation } from "./bucket.ts";
 import { type DatabaseServer, serverError, type Transaction } from "./database.ts";
 import type { ExecuteStatement } from "./export-statements.ts";
@@ -76,8 +77,7 @@ const namedRow = (server: DatabaseServer, row: ObjectRow, drawnSeconds: number) 
     store_id: row.storeId,
     is_recent: isRecent,
     is_ended: !(isRecent && isInUse),
-    // No history lasts a day.
-    is_long: false,
+    is_long: (row.receivedAt ?? row.changedAt) < server.now() - dayMs,
   };
 };
 
@@ -104,7 +104,8 @@ const register: Execute = async (server, open, [ids, nonces, isNewer, storeId]) 
   const named = Array.from(String(nonces).matchAll(/[0-9a-f]+/g), ([nonce]) => nonce);
   const { tables } = server;
   if (isNewer) tables.lastObjectId = Math.max(tables.lastObjectId, ...listed);
-  const changedAt = isNewer ? 0 : server.now();
+  const receivedAt = server.now();
+  const changedAt = isNewer ? 0 : receivedAt;
   let count = 0;
   server.write(open, ({ objects }) => {
     for (const [index, id] of listed.entries()) {
@@ -112,11 +113,12 @@ const register: Execute = async (server, open, [ids, nonces, isNewer, storeId]) 
       const name = objectNameOf(id, nonce);
       if (objects.has(name)) continue;
       count++;
-      objects.set(name, { id, nonce, storeId: Number(storeId), state: 0, changedAt });
+      objects.set(name, { id, nonce, storeId: Number(storeId), state: 0, changedAt, receivedAt });
     }
     if (!isNewer || count === 0) return;
     for (const [name, row] of objects)
-      if (row.state === 0) objects.set(name, { ...row, changedAt: 0 });
+      if (row.state === 0 && row.changedAt !== 0)
+        objects.set(name, { ...row, changedAt: 0, receivedAt });
   });
   return [{ count }];
 };

@@ -31,6 +31,8 @@ export interface ObjectRow {
   /** 0: drawn, 1: stored, 2: to delete. */
   readonly state: number;
   readonly changedAt: number;
+  /** When the database listed it, if it did not draw it, or was found to have gone back. */
+  readonly receivedAt?: number;
 }
 
 /** A row of `ingest_cursor`. */
