@@ -8,7 +8,11 @@ import { withMembers } from "#tests/simulation/with-members.ts";
 import { addTexts, testRecord } from "#tests/support/queue.ts";
 import { createQueue } from "./queue.ts";
 
-const openOnDisk = (disk = createDisk(), onStoreClosed: () => void = () => undefined) => {
+const openOnDisk = (
+  disk = createDisk(),
+  onStoreClosed: () => void = () => undefined,
+  dropNewestOnFull = false,
+) => {
   const clock = createTestClock();
   const entropy = createSeededEntropy(1);
   const limits = {
@@ -18,7 +22,7 @@ const openOnDisk = (disk = createDisk(), onStoreClosed: () => void = () => undef
     atRiskOldestSeconds: 60,
   };
   const queue = createQueue(
-    { ...limits, dir: "/queue", dropNewestOnFull: false, clock, entropy },
+    { ...limits, dir: "/queue", dropNewestOnFull, clock, entropy },
     {
       openStore: (now) =>
         withMembers(openDiskStore(disk, { entropy, now }), { close: onStoreClosed }),
@@ -76,6 +80,15 @@ it("Q3: counts what is too large once its source learns of it, and not while a f
   expect(await tooLarge()).toBe("dropped");
   expect(refusalsOf(closeAccounts(queue))).toEqual([[2, "log_line", "file", 1]]);
   await queue.close();
+});
+
+it("Q3: leaves to a source that drops what a failing disk does not take while the queue closes", async () => {
+  const { disk, queue } = openOnDisk(createDisk(), () => undefined, true);
+  disk.failure = "error";
+  expect(await addTexts(queue, "dropped")).toBe("dropped");
+  expect(queue.stats().droppedRecordsTotal).toBe(1);
+  const kept = addTexts(queue, "kept");
+  await Promise.all([expect(kept).rejects.toThrow("disk I/O error"), queue.close()]);
 });
 
 it("Q3: leaves no store open where a full disk keeps a queue that has ended from beginning anew", async () => {

@@ -69,7 +69,7 @@ export interface Queue extends QueueSessions {
   /** Returns why nothing can be stored; undefined if it can. */
   condition(): ReportedCondition | undefined;
   readonly accounts: QueueAccounts;
-  /** Stores the admitted appends, rejects the waiting ones with `QueueClosedError`, and releases the lock. */
+  /** Stores the admitted appends or rejects them, rejects the waiting ones with `QueueClosedError`, and releases the lock. */
   close(): Promise<void>;
 }
 
@@ -275,7 +275,7 @@ export const createQueue = (
     close: async () => {
       if (writes.isClosed()) return;
       try {
-        writes.flush();
+        writes.flush(true);
         accounts.stop();
       } finally {
         writes.close();
@@ -355,8 +355,9 @@ const createPendingWrites = (
     state.ackedThrough = Math.max(state.ackedThrough, ackThrough);
   };
 
-  const failAppends = (appends: readonly Append[], error: unknown) => {
-    const drops = dropNewestOnFull && isDiskUnwritable(error);
+  const failAppends = (appends: readonly Append[], error: unknown, isLast: boolean) => {
+    // Nothing would write down later what the last flush drops: its sources keep it.
+    const drops = dropNewestOnFull && !isLast && isDiskUnwritable(error);
     for (const { batch, refusal, ruled, resolve, reject } of appends) {
       if (drops) {
         if (ruled) hooks.apply({ type: "ruled", ...ruled });
@@ -369,7 +370,7 @@ const createPendingWrites = (
     if (appends.length > 0 && !drops && isDiskUnwritable(error)) reportWaiting(true);
   };
 
-  const flush = () => {
+  const flush = (isLast = false) => {
     // With a reason: without one, each flush would build an error and its stack trace.
     lingering?.abort("flushed");
     lingering = undefined;
@@ -394,7 +395,7 @@ const createPendingWrites = (
       isAckDue ||= acking.length > 0;
       if (isAckDue) linger(ackRetryMs);
       for (const { reject } of acking) reject(error);
-      failAppends(appends, error);
+      failAppends(appends, error, isLast);
       return;
     }
     unsavedDrops = 0;
