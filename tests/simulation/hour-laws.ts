@@ -45,6 +45,8 @@ export interface HoursAfter {
   isUncounted: boolean;
   /** How often a host's queue may have been copied, or gone back. */
   copiesOf(hostId: string): number;
+  /** Reports whether another record has the place of one (`findReplaced`). */
+  isReplaced(record: { hostId: string; text: string }): boolean;
 }
 
 /** Changes what decides on an hour: a planted fault. */
@@ -109,7 +111,9 @@ const judgeHour = (
       .flatMap(([text, { wallMs }]) => (hourOf(wallMs) === hour ? [{ text, ledger }] : [])),
   );
   const known = written.filter((record) => isKnown(record, host, after));
-  const lacking = known.filter(({ text }) => !host.copies.has(text));
+  const lacking = known.filter(
+    ({ text }) => !host.copies.has(text) && !after.isReplaced({ hostId: host.hostId, text }),
+  );
   const at = `${host.hostId} at ${new Date(hour).toISOString()} is ${state}`;
   const isComplete = state === "complete" || state === "undelivered";
   const dropped = host.ledgers.flatMap((ledger) =>

@@ -89,6 +89,22 @@ it("excuses a record whose place a backup of before has used, once its disk has 
   expect(brokenLaws({ ...history, stored: [], hosts, restores: 2 })).toEqual([laws.stored]);
 });
 
+it("excuses a record that no database had and whose place an object has given to one of before, and not the one of before", () => {
+  const host = hostOf("host", 1);
+  const written = new Map(["before", "after"].map((text) => [text, { sequence: 1, wallMs: 0 }]));
+  Object.assign(host.disk, { ledger: { ...createLedger(), written } });
+  const history = { stored: [envelope(1, "before")], discarded: [], promised: ["after"] };
+  const hosts = [host];
+  expect(brokenLaws({ ...history, hosts, restores: 2 })).toEqual([]);
+  expect(brokenLaws({ ...history, hosts, restores: 1 })).toEqual([laws.stored]);
+  expect(brokenLaws({ ...history, stored: [], hosts, restores: 2 })).toEqual([laws.stored]);
+  const other = { ...history, stored: [envelope(1, "after")], promised: ["before"] };
+  expect(brokenLaws({ ...other, hosts, restores: 2 })).toEqual([laws.stored]);
+  // Core has rejected the one of before.
+  host.disk.ledger.letters.push({ sequence: 1, code: "kind_invalid" });
+  expect(brokenLaws({ ...history, stored: [], hosts, restores: 2 })).toEqual([]);
+});
+
 it("excuses a record whose place its copy has used, once the database has gone back", () => {
   const history = {
     stored: [envelope(1, "copy's")],

@@ -20,7 +20,7 @@
 import type { SimulatedCore } from "./core.ts";
 import { queueRow } from "./database.ts";
 import type { SimulatedHost } from "./host.ts";
-import type { QueueRecord, StoredEnvelope, Tables } from "./tables.ts";
+import type { EnvelopeKey, QueueRecord, StoredEnvelope, Tables } from "./tables.ts";
 
 /** A law that a history breaks. */
 export interface Breach {
@@ -129,21 +129,7 @@ const judgeStored = ({
   hosts: readonly SimulatedHost[];
   restores: number;
 }): Breach[] => {
-  const taken = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));
-  const wentBack = new Set(
-    hosts.filter(({ disk }) => disk.restores > 0).map(({ hostId }) => hostId),
-  );
-  const rejected = new Set(
-    hosts.flatMap(({ hostId, disk }) =>
-      disk.ledger.letters.map(({ sequence }) => `${hostId} ${sequence}`),
-    ),
-  );
-  const isTaken = (place: StoredEnvelope) =>
-    taken.has(placeOf(place, place.sequence)) || rejected.has(`${place.hostId} ${place.sequence}`);
-  /** Reports whether a copy, or a backup of before, has another record in the place of this one, or had one that core rejected. */
-  const isReplaced = ({ hostId, text }: { hostId: string; text: string }) =>
-    (isCopied(hosts, hostId) ? restores > 0 : restores > 1 && wentBack.has(hostId)) &&
-    places.get(text)?.some(isTaken) === true;
+  const isReplaced = findReplaced({ tables: { envelopes }, discarded, hosts, restores });
   const stored = new Set(envelopes.map(({ text }) => text));
   const places = Map.groupBy(discarded, ({ text }) => text);
   const reported = new Map<string, Set<string>>();
@@ -207,6 +193,42 @@ const judgeStored = ({
           },
         ];
   });
+};
+
+/**
+ * Returns what reports whether another record has the place of one: of a copy, or of before. That is in a backup, or in an object: then no
+ * database may have had the one of now, whose host knows its place. Core may have rejected the one of before.
+ */
+export const findReplaced = ({
+  tables: { envelopes },
+  discarded,
+  hosts,
+  restores,
+}: Pick<Parameters<typeof judgeStored>[0], "discarded" | "hosts" | "restores"> & {
+  tables: Pick<Tables, "envelopes">;
+}) => {
+  const taken = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));
+  const places = Map.groupBy(discarded, ({ text }) => text);
+  const rejected = new Set(
+    hosts.flatMap(({ hostId, disk }) =>
+      disk.ledger.letters.map(({ sequence }) => `${hostId} ${sequence}`),
+    ),
+  );
+  const isTaken = (place: EnvelopeKey) =>
+    taken.has(placeOf(place, place.sequence)) || rejected.has(`${place.hostId} ${place.sequence}`);
+  return ({ hostId, text }: { hostId: string; text: string }): boolean => {
+    const known = places.get(text) ?? [];
+    if (isCopied(hosts, hostId)) return restores > 0 && known.some(isTaken);
+    return hosts.some(({ hostId: of, disk }) => {
+      if (of !== hostId || disk.restores === 0 || restores < 2) return false;
+      if (known.some(isTaken)) return true;
+      const { image, ledger } = disk;
+      const sequence = ledger.written.get(text)?.sequence ?? 0;
+      const [[first] = [text]] = [...ledger.written].filter(([, at]) => at.sequence === sequence);
+      const own = { hostId, queueHex: image?.state.queueId.toHex() ?? "", sequence };
+      return first !== text && isTaken(own);
+    });
+  };
 };
 
 /** Reports whether two machines have copies of one queue. */
