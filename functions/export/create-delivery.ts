@@ -1,6 +1,8 @@
+import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import { fullJitterMs } from "#kit/backoff.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";
+import { freeBytes } from "#kit/free-bytes.ts";
 import type { Log } from "#kit/log.ts";
 import { ProtobufError } from "#proto/wire.ts";
 import type { ExportConfig } from "../config/export-config.ts";
@@ -54,7 +56,7 @@ export const limitsOf = ({ signals, isAttested }: ExportConfig, pace: Pace): Req
 /** Creates the delivery of an export, of whole hosts in their order. It logs by host what the backend rejects. */
 export const createDelivery = (needs: DeliveryNeeds) => {
   const { db, config, client, clock, entropy, log } = needs;
-  const { name, isAttested } = config;
+  const { name, isAttested, isCompressed } = config;
   const pace = createPace({ bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs }, clock);
   const suspects = createSuspects();
   const letters = createDeadLetterLimit({
@@ -78,6 +80,8 @@ export const createDelivery = (needs: DeliveryNeeds) => {
     observe,
     pace,
     isAttested,
+    isCompressed,
+    writer: new BinaryWriter(),
     decideDeadLetter: letters.decide,
   };
   /** Unpacks a block when its envelopes are to be sent. Rejects only when the signal aborts. */
@@ -188,6 +192,10 @@ export interface DeliveryOptions {
   pace: Pace;
   /** Whether each resource shall have the identity of its host. */
   isAttested: boolean;
+  /** Whether the client compresses requests, so that their bytes are not needed once it has a response. */
+  isCompressed?: boolean;
+  /** Encodes one request after the other. */
+  writer?: BinaryWriter;
   /** Decides what becomes of one more rejected envelope of a host, or of one that is accepted but for some items. */
   decideDeadLetter(hostId: string, isAccepted: boolean): Promise<DeadLetterDecision>;
   signal: AbortSignal;
@@ -268,11 +276,11 @@ const dropOrStore = async (
 /** Sends a request once. One with a malformed payload is rejected here: no resource of that could have the identity of its host. */
 const send = async (
   request: ExportRequest,
-  { client, pace, isAttested }: DeliveryOptions,
+  { client, pace, isAttested, isCompressed, writer }: DeliveryOptions,
 ): Promise<OtlpOutcome> => {
   let body: Uint8Array;
   try {
-    body = encodeRequest(request, isAttested);
+    body = encodeRequest(request, isAttested, writer);
   } catch (cause) {
     if (!(cause instanceof ProtobufError)) throw cause;
     return { status: "rejected", reason: "the payload is no OTLP request", isUnsent: true };
@@ -280,6 +288,7 @@ const send = async (
   const startedAt = pace.clock.monotonic();
   const timeoutMs = pace.timeoutMs();
   const outcome = await client.send(request.signal, body, timeoutMs);
+  if (isCompressed && body !== request.envelopes[0]?.payload) freeBytes(body);
   if (outcome.status === "retry" && outcome.isTimeout) pace.timedOut(timeoutMs);
   else if (outcome.status === "accepted") pace.answered(pace.clock.monotonic() - startedAt);
   return outcome;

@@ -1,3 +1,4 @@
+import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import { expect, it } from "vitest";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { noOutcome } from "../store/export/positions.ts";
@@ -243,4 +244,27 @@ it("ends when it is aborted", async () => {
     { signal: abort.signal },
   );
   await expect(run()).rejects.toThrow("stop");
+});
+
+it("frees the bytes of a request that the client has compressed, and no payload", async () => {
+  const bodies: Uint8Array[] = [];
+  const sent: number[] = [];
+  const send: DeliveryOptions["client"]["send"] = async (_, body) => {
+    bodies.push(body);
+    sent.push(body.length);
+    return sent.length % 2 === 1 ? { status: "retry", afterMs: 0, reason: "busy" } : accepted;
+  };
+  const payload = new Uint8Array([10, 0]);
+  const own = { ...(envelopes[0] as StoredEnvelope), kind: "otel_log", payload };
+  const { run } = createDelivery(() => accepted, {
+    client: { send },
+    isAttested: false,
+    isCompressed: true,
+    writer: new BinaryWriter(),
+  });
+  await run();
+  await run({ envelopes: [own] });
+  expect(sent[0]).toBeGreaterThan(100);
+  expect(sent).toEqual([sent[0], sent[0], 2, 2]);
+  expect(bodies.map(({ length }) => length)).toEqual([0, 0, 2, 2]);
 });

@@ -181,13 +181,18 @@ const encodeField = (parts: readonly Uint8Array[]): Uint8Array[] => [
 
 /**
  * Encodes a request by concatenation: protobuf appends repeated fields, so concatenated OTLP requests are one with the resources of all. With
- * `isAttested`, each resource has the identity of its host, and a malformed payload throws `ProtobufError`.
+ * `isAttested`, each resource has the identity of its host, and a malformed payload throws `ProtobufError`. A `writer` of several requests
+ * keeps its buffer, which grows with the largest of them.
  */
-export const encodeRequest = ({ envelopes }: ExportRequest, isAttested: boolean): Uint8Array => {
+export const encodeRequest = (
+  { envelopes }: ExportRequest,
+  isAttested: boolean,
+  writer = new BinaryWriter(),
+): Uint8Array => {
   const parts: Uint8Array[] = [];
   let lines: StoredEnvelope[] = [];
   const endLines = () => {
-    if (lines.length > 0) parts.push(encodeLogs(lines));
+    if (lines.length > 0) parts.push(encodeLogs(lines, writer));
     lines = [];
   };
   for (const envelope of envelopes) {
@@ -208,8 +213,10 @@ export const encodeRequest = ({ envelopes }: ExportRequest, isAttested: boolean)
  * Encodes envelopes that are not OTLP requests, mostly lines of files, as an `ExportLogsServiceRequest` with the names of OpenTelemetry's semantic
  * conventions (docs/export.md). Writes the bytes directly, because an object for each of thousands of lines would cost more.
  */
-export const encodeLogs = (envelopes: readonly StoredEnvelope[]): Uint8Array => {
-  const request = new BinaryWriter();
+export const encodeLogs = (
+  envelopes: readonly StoredEnvelope[],
+  request = new BinaryWriter(),
+): Uint8Array => {
   const names: RecordNames = {
     attributesOf: rememberLast(encodeAttributes),
     hexOf: rememberLast((queueId: Uint8Array) => queueId.toHex()),
