@@ -6,7 +6,11 @@ import * as v from "valibot";
 import type { KeyValue } from "#proto/gen/opamp/v1/anyvalue_pb.js";
 import type { AgentToServer, ComponentHealth } from "#proto/gen/opamp/v1/opamp_pb.js";
 import { isLabelKey, isLabelValue, type Labels, labelsMax } from "#proto/labels.ts";
-import type { HostReport, ReportedCondition } from "#proto/management/heartbeat.ts";
+import {
+  componentUnhealthy,
+  type HostReport,
+  type ReportedCondition,
+} from "#proto/management/heartbeat.ts";
 import { cutText, Identifier, Platform } from "#proto/values.ts";
 
 /** The most unhealthy components that a report names. */
@@ -132,7 +136,7 @@ const unhealthyComponents = (health: ComponentHealth | undefined): ReportedCondi
     if (found.length > before) return;
     const reason = [each.status, each.lastError].filter((text) => text !== "").join(": ");
     found.push({
-      code: "component_unhealthy",
+      code: componentUnhealthy,
       since: own,
       reason: textForPeople(reason || "it reports no reason"),
       ...(path === "" ? {} : { path: textForPeople(path) }),

@@ -93,7 +93,7 @@ it("stores what an agent reports when it changes, and counts every heartbeat", a
 
   const health = { startTimeUnixNano: second, lastError: "exit code 1" };
   await poll.take(message({ sequenceNum: 3n, health }));
-  const evidence = "component_unhealthy since 1970-01-01T00:00:01.000Z: exit code 1";
+  const evidence = "exit code 1, since 1970-01-01T00:00:01.000Z";
   const unhealthy = { state: "component_unhealthy", since: clock.iso(), evidence };
   expect(await row()).toMatchObject({ state: "component_unhealthy", conditions: [unhealthy] });
   // The other file knows another report.
@@ -109,7 +109,7 @@ it("says of an agent that stops that it has disconnected, until it returns", asy
   const stopping = { healthy: false, startTimeUnixNano: second, lastError: "shut down" };
   const parts = { agentDescription: undefined, health: stopping };
   await file.take(message({ sequenceNum: 2n, agentDisconnect, ...parts } as never));
-  const evidence = `component_unhealthy since ${clock.iso()}: disconnected by itself: shut down`;
+  const evidence = `disconnected by itself: shut down, since ${clock.iso()}`;
   expect((await row())?.conditions).toMatchObject([{ evidence }]);
   await (await again()).take(message());
   expect((await row())?.conditions).toEqual([]);

@@ -54,9 +54,15 @@ export const ReportedCondition = v.object({
 /** Why a part of the collector does not do its work. */
 export type ReportedCondition = v.InferOutput<typeof ReportedCondition>;
 
+/** The code of a condition that names an unhealthy component of an agent. */
+export const componentUnhealthy = "component_unhealthy";
+
 /** Returns a condition as a sentence. */
 export const describeCondition = ({ code, since, reason, path }: ReportedCondition): string =>
-  `${code} since ${since}: ${reason}${path === undefined ? "" : ` (${path})`}`;
+  // The state of the host says what the code does: the component comes first.
+  code === componentUnhealthy
+    ? `${path === undefined ? "" : `${path}: `}${reason}, since ${since}`
+    : `${code} since ${since}: ${reason}${path === undefined ? "" : ` (${path})`}`;
 
 const reportedOf = <Item extends v.GenericSchema>(item: Item) =>
   v.pipe(
