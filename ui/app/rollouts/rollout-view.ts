@@ -66,7 +66,7 @@ export const barStatuses = [
 export const conditionWords: Readonly<Record<RolloutCondition, string>> = {
   config_invalid: "config invalid",
   stale: "stale",
-  rolled_back: "rolled back by itself",
+  rolled_back: "rolled back",
   queue_at_risk: "queue at risk",
   component_unhealthy: "component unhealthy",
   not_applied: "config not applied",
