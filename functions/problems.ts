@@ -304,6 +304,11 @@ export const problemCatalog = {
   stream_moved: entry("unavailable", "retry", "The core has more streams than others"),
   budget_exceeded: entry("throttled", "retry", "The host has used up its budget of this hour"),
   overloaded: entry("unavailable", "retry", "Core is at its limit of uncommitted data"),
+  store_unavailable: entry(
+    "unavailable",
+    "retry",
+    "An object store is unavailable, or core still reads what the database lacks from it",
+  ),
   stream_unavailable: entry("unavailable", "retry", "The stream of envelopes stores nothing now"),
 } as const satisfies Record<string, Entry>;
 

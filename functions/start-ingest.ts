@@ -17,7 +17,12 @@ import {
   createStatusRegister,
   ingestChannels,
 } from "./ingest-registers.ts";
-import { checkObjects, objectCheckMs } from "./jobs/check-objects.ts";
+import {
+  checkObjects,
+  describeFaults,
+  objectCheckMs,
+  type StoreFaults,
+} from "./jobs/check-objects.ts";
 import type { DatabaseClock } from "./jobs/database-clock.ts";
 import { abandonedCopiesIntervalMs, createCopyCleanup } from "./jobs/end-abandoned-copies.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
@@ -33,6 +38,7 @@ import type { Metrics } from "./node/metrics.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor } from "./node/run-configured.ts";
 import { createAgentRegister } from "./opamp/create-agent-register.ts";
+import { listStores } from "./store/ingest/objects.ts";
 
 const partitionIntervalMs = 3_600_000;
 const budgetIntervalMs = budgetCheckSeconds * 1_000;
@@ -68,20 +74,18 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
   const keepPartitions = createPartitionKeeper(needs);
   await keepPartitions();
   const pauseOf = (ms: number) => () => clock.sleep(ms);
-  const shared = { clock, log, pause: pauseOf(pauses.connectionMs) };
+  const shared = { clock, entropy, log, pause: pauseOf(pauses.connectionMs) };
   const { sink, adopter } = await openSink(config, {
     ...shared,
     databaseUrl: sessions.servers.locate,
     hasStoredDigests: () => core.heartbeats.hasOlderCore?.() !== true,
     db,
-    entropy,
     metrics,
     objects: core.objects,
   });
   const held = createHeldHosts(clock);
   const ingest = createIngest({
     ...shared,
-    entropy,
     pauseUses: pauseOf(pauses.rareMs),
     config,
     hostIdBytesMax: core.config.hostIdBytesMax,
@@ -95,19 +99,20 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
     listen: (on) => databases.listen(ingestChannels(on)),
   });
   registerGauges(metrics, ingest);
+  const { jobs, storeFaults } = await createObjectJobs(jobsCore, { metrics, adopter });
   const listener = await openListener(core, needs, ingest);
   const runningJobs = [
     ingest.watch(signal),
     runJobs({ clock, signal, log }, [
       ["budgets", budgetIntervalMs, createBudgetFollower(jobsCore, held)],
       ["ingest partitions", partitionIntervalMs, keepPartitions],
-      ["abandoned copies", abandonedCopiesIntervalMs, createCopyCleanup(jobsCore)],
-      ...objectJobsOf(jobsCore, { metrics, adopter }),
+      ...jobs,
     ]),
   ];
   return {
     ...ingest,
     port: listener.port,
+    storeFaults,
     /** The Forward streams that are open. */
     openStreams: () => ingest.gauges().openStreams,
     /** Lets calls under way finish for `graceMs`, stores what is pending, and waits for the jobs, which end with the signal. */
@@ -125,14 +130,23 @@ const createAgents = (core: Core, { routes }: Ingest): AgentSockets | undefined 
     ? undefined
     : createAgentSockets({ ...core, register: createAgentRegister(core), ingest: routes });
 
-/** Returns the jobs of objects, also of those that cores no longer write. */
-const objectJobsOf = (
+/** Creates the jobs of objects, also of those that cores no longer write, and what is left behind. */
+const createObjectJobs = async (
   core: Core,
-  { metrics, adopter: { settleOld } }: Pick<StartNeeds, "metrics"> & { adopter: ObjectAdopter },
-): Job[] => [
-  ["objects", objectSweepMs, () => sweepObjects({ ...core, settleOld })],
-  ["object check", objectCheckMs, () => checkObjects({ ...core, observe: metrics.observeIngest })],
-];
+  { metrics, adopter }: Pick<StartNeeds, "metrics"> & { adopter: ObjectAdopter },
+) => {
+  const faults: StoreFaults = new Map();
+  const { settleOld } = adopter;
+  const observe = metrics.observeIngest;
+  const jobs: Job[] = [
+    ["abandoned copies", abandonedCopiesIntervalMs, createCopyCleanup(core)],
+    ["objects", objectSweepMs, () => sweepObjects({ ...core, settleOld })],
+    ["object check", objectCheckMs, () => checkObjects({ ...core, observe }, faults)],
+  ];
+  const hasStores = (await listStores(core.db)).length > 0;
+  /** Returns why stores are unavailable, as sentences; null if this database has used none. */
+  return { jobs, storeFaults: hasStores ? () => describeFaults(faults) : null };
+};
 
 const createPartitionKeeper =
   ({ config: { retentionDays }, jobsCore, databaseClock }: StartNeeds) =>

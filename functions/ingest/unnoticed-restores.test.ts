@@ -1,6 +1,7 @@
 /* What is adopted of objects by what hosts claim, where core has not noticed that its database was restored. */
 import { create } from "@bufbuild/protobuf";
 import { expect, it } from "vitest";
+import { ObjectStoreUnavailable } from "#functions/objects/object-store.ts";
 import { systemClock } from "#kit/clock.ts";
 import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
@@ -280,6 +281,65 @@ it("Q12: adopts what an earlier store has, behind what the present one has", asy
   expect(await open(core, "a", 6)).toMatchObject({ cursor: 6n });
   expect(await stored()).toEqual(through("a", 6));
   expect(await gaps()).toEqual([]);
+});
+
+it("Q12: adopts what an earlier store has although names were drawn for the present one before", async () => {
+  const earlier = await startCore({ location: "memory:/earlier" });
+  await send(earlier, "a", 0, 2);
+  const restore = await dump();
+  await send(await startCore({ location: "memory:/earlier" }), "a", 2, 4);
+  const core = await startCore();
+  await send(core, "a", 4, 6);
+  await restore();
+  await send(await startCore(), "b", 0, 1);
+  expect(await open(core, "a", 6)).toMatchObject({ cursor: 6n });
+  expect(await stored()).toEqual([...through("a", 6), "b 1"]);
+  expect(await gaps()).toEqual([]);
+});
+
+it("Q12: adopts what an earlier store has that the restored database does not know", async () => {
+  const restore = await dump();
+  await send(await startCore({ location: "memory:/earlier" }), "a", 0, 2);
+  const core = await startCore();
+  await send(core, "a", 2, 4);
+  await restore();
+  await test.sql`delete from ingest_store where location = 'memory:/earlier'`;
+  // A core that is started with it once makes it known again.
+  await startCore({ location: "memory:/earlier" });
+  await send(core, "b", 0, 1);
+  expect(await open(core, "a", 4)).toMatchObject({ cursor: 4n });
+  expect(await stored()).toEqual([...through("a", 4), "b 1"]);
+  expect(await gaps()).toEqual([]);
+});
+
+it("Q12: lets hosts go on that lack nothing of an earlier store while that is unavailable", async () => {
+  const earlier = await startCore({ location: "memory:/earlier" });
+  await send(earlier, "a", 0, 2);
+  const restore = await dump();
+  await send(earlier, "a", 2, 4);
+  const core = await startCore();
+  await send(core, "a", 4, 6);
+  await send(core, "b", 0, 3);
+  await restore();
+  const { list } = test.otherStore;
+  const unavailable = () => Promise.reject(new ObjectStoreUnavailable("the bucket fails GET"));
+  test.otherStore.list = unavailable;
+  const next = await startCore();
+  await send(next, "c", 0, 1);
+  expect(await open(next, "b", 3)).toMatchObject({ cursor: 3n });
+  await expect(open(next, "a", 6)).rejects.toThrow(
+    "the earlier store memory:/earlier is unavailable: the bucket fails GET",
+  );
+  expect(await gaps()).toEqual([]);
+  expect(await stored()).toEqual([...through("a", 2), ...through("b", 3), "c 1"]);
+  test.otherStore.list = list;
+  expect(await open(next, "a", 6)).toMatchObject({ cursor: 6n });
+  expect(await stored()).toEqual([...through("a", 6), ...through("b", 3), "c 1"]);
+  // One that is gone for good is forgotten by hand.
+  test.otherStore.list = unavailable;
+  await test.sql`delete from ingest_store where location = 'memory:/earlier'`;
+  expect(await open(next, "a", 7)).toMatchObject({ cursor: 7n });
+  expect(await gaps()).toEqual([{ host: "a", from: "7", through: "7" }]);
 });
 
 it("Q12: lets hosts go on of which nothing is missing, while it adopts what others had", async () => {

@@ -1,5 +1,6 @@
 import { beforeEach, expect, it, onTestFinished } from "vitest";
 import { claimStore } from "#functions/objects/claim-store.ts";
+import { ObjectStoreUnavailable } from "#functions/objects/object-store.ts";
 import { objectsCheck } from "#functions/ops/checks.ts";
 import { readLineageName } from "#functions/store/database/lineage.ts";
 import { systemClock } from "#kit/clock.ts";
@@ -10,9 +11,10 @@ import { useTestCore } from "#tests/support/core.ts";
 import { findStored, openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { createObjectWriter } from "../ingest/object-writer.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
+import { countGapHosts } from "../store/ingest/gaps.ts";
 import { createObjectReader } from "../store/ingest/object-data.ts";
 import { noteStore } from "../store/ingest/objects.ts";
-import { checkObjects } from "./check-objects.ts";
+import { checkObjects, describeFaults, type StoreFaults } from "./check-objects.ts";
 
 const test = await useTestCore();
 const { db, sql } = test.database.connect();
@@ -44,15 +46,19 @@ beforeEach(async () => {
   onTestFinished(() => opened.close());
 });
 
-const check = (opened: MemoryStore = store) =>
-  checkObjects({
-    db,
-    log,
-    clock: systemClock,
-    entropy: systemEntropy,
-    objects: createObjectReader({ db, codec: zstdCodec, open: async () => opened }),
-    observe: { gap: (sequences) => void gaps.push(sequences), objects: () => undefined },
-  });
+const checkFrom = (open: (location: string) => Promise<MemoryStore>, faults?: StoreFaults) =>
+  checkObjects(
+    {
+      db,
+      log,
+      clock: systemClock,
+      entropy: systemEntropy,
+      objects: createObjectReader({ db, codec: zstdCodec, open }),
+      observe: { gap: (sequences) => void gaps.push(sequences), objects: () => undefined },
+    },
+    faults,
+  );
+const check = (opened: MemoryStore = store) => checkFrom(async () => opened);
 const telemetry = () => [...store.objects.keys()].filter((name) => name.startsWith("o/"));
 const events = async () =>
   (
@@ -91,11 +97,51 @@ it("names host and range of each object that the store has lost or has not whole
   ]);
   await checkAgain();
   expect(await check()).toBeUndefined();
-  expect(await objectsCheck({ db, clock: systemClock }).find()).toEqual({
+  expect(await objectsCheck({ db, clock: systemClock }, () => []).find()).toEqual({
     status: "warning",
     detail:
       "The store has lost 3 stored records with 3 objects in the last week: they are missing, or have other bytes.",
   });
+  // What the store has lost is no sign of a restored database.
+  expect(await countGapHosts(db, new Date(0))).toBe(0);
+});
+
+it("names a store that is unavailable, and compares the others", async () => {
+  const earlier = await noteStore(db, "memory:/earlier");
+  await sql`insert into ingest_object (id, nonce, store_id, state, changed_at, received_at) overriding system value
+    values (1, '\\x00', ${earlier}, 1, now(), now() - interval '1 hour')`;
+  await sql`insert into ingest_object_damage (object_id, nonce, noticed_at) values (1, '\\x00', now())`;
+  await envelopes.lines("a", ["a line"]);
+  await check();
+  const [name = ""] = telemetry();
+  store.objects.delete(name);
+  await age(3);
+  const faults: StoreFaults = new Map();
+  const open = async (location: string) => {
+    if (location === "memory:/") return store;
+    throw new ObjectStoreUnavailable("the bucket fails GET: HTTP 403, AccessDenied");
+  };
+  await expect(checkFrom(open, faults)).rejects.toThrow(
+    "the store memory:/earlier is unavailable: the bucket fails GET: HTTP 403, AccessDenied",
+  );
+  expect(await events()).toContainEqual(expect.objectContaining({ host_id: "a", envelopes: 1 }));
+  const readiness = objectsCheck({ db, clock: systemClock }, () => describeFaults(faults));
+  expect(await readiness.find()).toEqual({
+    status: "warning",
+    detail:
+      "The store memory:/earlier is unavailable: the bucket fails GET: HTTP 403, AccessDenied. The store has lost 1 stored records with 1 objects in the last week: they are missing, or have other bytes.",
+  });
+  await checkFrom(async () => store, faults);
+  expect(describeFaults(faults)).toEqual([]);
+});
+
+it("repeats a comparison that failed, within a minute", async () => {
+  await envelopes.lines("a", ["a line"]);
+  const list = () => Promise.reject(new ObjectStoreUnavailable("the bucket fails GET"));
+  await expect(check({ ...store, list })).rejects.toThrow("the bucket fails GET");
+  const { lists } = store;
+  await check();
+  expect(store.lists).toBe(lists + 1);
 });
 
 it("records what a reader finds changed, and forgets what is whole", async () => {

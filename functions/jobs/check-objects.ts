@@ -2,6 +2,7 @@ import { requireClaim } from "#functions/objects/claim-store.ts";
 import {
   ObjectMissing,
   type ObjectStore,
+  ObjectStoreUnavailable,
   objectIdOf,
   telemetryPrefix,
 } from "#functions/objects/object-store.ts";
@@ -25,12 +26,14 @@ import {
   findSampledObjects,
   lockNotedDamage,
   noteDamage,
+  releaseCheck,
   setDamageRecorded,
 } from "../store/ingest/object-damage.ts";
 import {
   type DrawnObject,
   drawnOf,
   findStoredObjects,
+  type KnownStore,
   listStores,
   type NamedObject,
   registerObjects,
@@ -60,25 +63,67 @@ interface Recorded {
   envelopes: number;
 }
 
+/** Why stores are unavailable, by their locations. */
+export type StoreFaults = Map<string, string>;
+
+/** Returns the faults of stores as sentences. */
+export const describeFaults = (faults: StoreFaults): string[] =>
+  Array.from(faults, ([location, why]) => `The store ${location} is unavailable: ${why}.`);
+
 /**
  * Compares the stores with what the database has in them: some objects of each age at once, and all of them once a day, or when one of these is
  * missing. Records what is lost with damaged objects, also with those that readers have noticed: by host and range, in the audit log and for
- * completeness. Returns undefined when nothing is.
+ * completeness. Returns undefined when nothing is. Notes in `faults` which stores are unavailable, does the same for the others, and then rejects.
  */
-export const checkObjects = async (core: CheckCore): Promise<Recorded | undefined> => {
-  for (const storeId of await listStores(core.db)) await checkStore(core, storeId);
-  return recordDamage(core);
+export const checkObjects = async (
+  core: CheckCore,
+  faults: StoreFaults = new Map(),
+): Promise<Recorded | undefined> => {
+  const unavailable = new Map<number, Error>();
+  for (const store of await listStores(core.db))
+    try {
+      await checkStore(core, store);
+      faults.delete(store.location);
+    } catch (cause) {
+      if (!(cause instanceof ObjectStoreUnavailable)) throw cause;
+      faults.set(store.location, cause.message);
+      const message = `the store ${store.location} is unavailable: ${cause.message}`;
+      unavailable.set(store.id, new ObjectStoreUnavailable(message, { cause }));
+    }
+  const recorded = await recordDamage(core, [...unavailable.keys()]);
+  for (const failure of unavailable.values()) throw failure;
+  return recorded;
 };
 
-const checkStore = async ({ db, objects }: CheckCore, storeId: number): Promise<void> => {
+const checkStore = async (core: CheckCore, { id: storeId, location }: KnownStore) => {
+  const { db, objects } = core;
   const store = await objects.storeOf(storeId);
+  // A store that is not there at all has lost nothing.
+  await requireClaim(store, await readLineageName(db));
   const isSetBack = await lacksAny(store, await findSampledObjects(db, storeId));
-  let from = await beginCheck(db, { storeId, isSetBack });
+  const from = await beginCheck(db, { storeId, isSetBack });
   if (from === undefined) return;
+  if (isSetBack)
+    core.log.error(
+      { store: location },
+      "an object store lacks objects that core had stored; core compares all of it",
+    );
+  try {
+    await compareFrom(core, { store, storeId, from });
+  } catch (cause) {
+    await releaseCheck(db, storeId);
+    throw cause;
+  }
+};
+
+const compareFrom = async (
+  { db }: CheckCore,
+  { store, storeId, ...begun }: { store: CheckedStore; storeId: number; from: number | null },
+): Promise<void> => {
+  let { from } = begun;
   for (let page = 0; page < pagesOfTurn; page++) {
     const rows = await findStoredObjects(db, { storeId, below: from, limit: objectsOfPage });
     const { absent, others } = await compare(store, rows.toReversed());
-    // A store that is not there at all has lost nothing.
     if (absent.length > 0) await requireClaim(store, await readLineageName(db));
     await noteDamage(db, absent);
     // Those that the database does not know were written after their names had become invalid.
@@ -135,9 +180,12 @@ interface QueueLoss extends QueueName {
   envelopes: number;
 }
 
-/** Records what is lost with the objects that are noted as damaged, unless another core does. */
-const recordDamage = async (core: CheckCore): Promise<Recorded | undefined> => {
-  const noted = await findNotedDamage(core.db, recordedMax);
+/** Records what is lost with the objects that are noted as damaged and not in these stores, unless another core does. */
+const recordDamage = async (
+  core: CheckCore,
+  unavailable: readonly number[],
+): Promise<Recorded | undefined> => {
+  const noted = await findNotedDamage(core.db, { unavailable, limit: recordedMax });
   if (noted.length === 0) return undefined;
   const losses = new Map<string, QueueLoss>();
   const counted: (DrawnObject & { envelopes: number })[] = [];
@@ -232,8 +280,6 @@ const report = (
   losses: readonly QueueLoss[],
 ): Recorded => {
   for (const loss of losses) observe.gap(sequencesIn(loss));
-  for (const loss of losses.slice(0, linesMax))
-    log.error(describeLoss(loss), "the object store has lost telemetry of a queue");
   const recorded = {
     objects: counted.filter(({ envelopes }) => envelopes > 0).length,
     hosts: new Set(losses.map(({ hostId }) => hostId)).size,
@@ -241,5 +287,7 @@ const report = (
   };
   observe.objects("lost", recorded.objects);
   log.error(recorded, "the object store has lost objects of telemetry");
+  for (const loss of losses.slice(0, linesMax))
+    log.error(describeLoss(loss), "the object store has lost telemetry of a queue");
   return recorded;
 };

@@ -202,15 +202,21 @@ export const filesCheck = (name: string, files: CheckedFiles): Check => ({
   },
 });
 
-/** Warns of telemetry that the object store lost. Never `not_ready`: a core that stops serving brings nothing back. */
-export const objectsCheck = ({ db, clock }: TimedCore): Check =>
+/** Warns of stores that are unavailable, and of telemetry that they lost. Never `not_ready`: a core that stops serving brings nothing back. */
+export const objectsCheck = (
+  { db, clock }: TimedCore,
+  storeFaults: () => readonly string[],
+): Check =>
   checkOfDatabase("objects", async () => {
     const { objects, envelopes } = await summarizeDamage(db, new Date(clock.now() - reportsMs));
-    return objects === 0
+    const faults = [...storeFaults()];
+    if (objects > 0)
+      faults.push(
+        `The store has lost ${envelopes} stored records with ${objects} objects in the last week: they are missing, or have other bytes.`,
+      );
+    return faults.length === 0
       ? ready("No object that core stored is missing or changed.")
-      : warning(
-          `The store has lost ${envelopes} stored records with ${objects} objects in the last week: they are missing, or have other bytes.`,
-        );
+      : warning(faults.join(" "));
   });
 
 /** The license is valid and covers the enrolled collectors. Without a license: the community edition. */
@@ -270,7 +276,11 @@ export const requestChecksOf = (core: Core, ingestDetail: string): CoreChecks =>
 interface CheckedParts {
   pendingMigrations(): Promise<readonly string[]>;
   clock: Parameters<typeof clockCheck>[0];
-  ingest: { health(): { healthy: boolean; detail: string } } | null;
+  ingest: {
+    health(): { healthy: boolean; detail: string };
+    /** Null: the database has used no object store. */
+    storeFaults: (() => readonly string[]) | null;
+  } | null;
   files: {
     signing: { files: CheckedFiles } | null;
     tls: CheckedFiles | null;
@@ -307,7 +317,7 @@ export const checksOf = (
           databaseCheck(db),
           durabilityCheck(db),
           committerCheck(ingest.health),
-          ...(core.config.ingest?.store.kind === "objects" ? [objectsCheck(core)] : []),
+          ...(ingest.storeFaults ? [objectsCheck(core, ingest.storeFaults)] : []),
           ...(tls ? [filesCheck("ingest_tls_files", tls)] : []),
         ]
       : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set.")],

@@ -104,4 +104,5 @@ export type CoreProblemCode =
   | "stream_moved"
   | "budget_exceeded"
   | "overloaded"
+  | "store_unavailable"
   | "stream_unavailable";

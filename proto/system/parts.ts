@@ -51,11 +51,15 @@ const declarations: Readonly<Record<string, PartDeclaration>> = {
     "Set the clock; if it is right, wait or run `svc-server confirm-clock`.",
   ],
   ingest: ["ingest", "Listener", "Set `SVC_INGEST_GRPC_ADDR`."],
-  committer: ["ingest", "Commits", "Check PostgreSQL's disk and locks; core's log has the cause."],
+  committer: [
+    "ingest",
+    "Commits",
+    "Check PostgreSQL's disk and locks, and the object store; core's log has the cause.",
+  ],
   objects: [
     "ingest",
     "Objects",
-    "If the store was set back, put its newer state back. Hosts and ranges: `svc-admin audit list --action ingest.lost`.",
+    "Make the store available: docs/ingest-stores.md. If it was set back, put its newer state back. Hosts and ranges: `svc-admin audit list --action ingest.lost`.",
   ],
   ingest_tls_files: ["ingest", "TLS files", replaceFiles],
   revocation: ["ingest", "Revocation", "Set `SVC_INGEST_REQUIRE_ENROLLMENT=true`."],

@@ -55,7 +55,7 @@ const draw: Execute = async (server, open, [nonce, storeId, count]) => {
 /** What a planted fault sweeps. */
 const sweptStates: Readonly<Record<string, number>> = { stored: 1, drawn: 0 };
 
-const findMarked: Execute = async (server, _, [seconds, limit]) => {
+const findMarked: Execute = async (server, _, [seconds, , limit]) => {
   const before = server.now() - Number(seconds) * 1_000;
   const isMarked = (row: ObjectRow) =>
     (row.state === 2 && row.changedAt < before) ||
@@ -153,7 +153,10 @@ const statements: readonly (readonly [string, Execute])[] = [
   ["select location from ingest_store where id = $1", async () => [{ location: bucketLocation }]],
   ["with locked as materialized (select pg_advisory_xact_lock(hashtext('draw objects'))) ", draw],
   ["insert into ingest_object_damage", async () => []],
-  ["select id from ingest_store order by id", async () => [{ id: 1 }]],
+  [
+    "select id, location, unlisted_above from ingest_store order by id",
+    async () => [{ id: 1, location: bucketLocation, unlisted_above: null }],
+  ],
   [`${named} from ingest_object where state = 2`, findMarked],
   [`${named}, changed_at > `, findUnsettled],
   ["select exists (select from ingest_object where state = 0", hasEnded],
@@ -170,6 +173,7 @@ const statements: readonly (readonly [string, Execute])[] = [
     mark,
   ],
   ["delete from ingest_object where state = 2 and nonce =", deleteRows],
+  ["delete from ingest_object where state = 2 and store_id not in", async () => []],
 ];
 
 /** Adds the statements on objects to others. */

@@ -1,5 +1,8 @@
 import { Problem } from "#functions/problems.ts";
 
+/** The code of `ObjectStoreUnavailable`. */
+const storeUnavailable = "OBJECT_STORE_UNAVAILABLE";
+
 /** Codes of `connectionError`, of postgres.js, of pg and of the operating system for a connection that failed or was lost. */
 const connectionCodes = new Set([
   "CONNECTION_CLOSED",
@@ -24,7 +27,7 @@ const connectionCodes = new Set([
   "ERR_STREAM_WRITE_AFTER_END",
   "ETIMEDOUT",
   "NOT_COMMITTED",
-  "OBJECT_STORE_UNAVAILABLE",
+  storeUnavailable,
   "PASSWORD_UNAVAILABLE",
   "SERVER_REFUSED",
   "TOO_MANY_WAITING",
@@ -44,8 +47,8 @@ const connectionMessages =
 const untranslatableStates = new Set(["22021", "22P05"]);
 
 /**
- * Converts a database error: `database_unavailable` when a retry may succeed, `validation_failed` when a value cannot be stored as text,
- * otherwise undefined (a bug of core: `internal`). Follows the causes that drizzle wraps.
+ * Converts an error of the database or of an object store: `database_unavailable` or `store_unavailable` when a retry may succeed,
+ * `validation_failed` when a value cannot be stored as text, otherwise undefined (a bug of core: `internal`). Follows the causes that drizzle wraps.
  */
 export const databaseProblem = (error: unknown): Problem | undefined => {
   for (const cause of causesOf(error)) {
@@ -72,15 +75,22 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
 const endsConnection = (cause: Error) =>
   "severity" in cause && (cause.severity === "FATAL" || cause.severity === "PANIC");
 
-const unavailable = (cause: Error): Problem =>
-  new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });
+const unavailable = (cause: Error): Problem => {
+  const isStore = "code" in cause && cause.code === storeUnavailable;
+  const code = isStore ? "store_unavailable" : "database_unavailable";
+  return new Problem(code, { cause, retryAfterSeconds: 1 });
+};
 
 /**
- * Reports whether items that failed in a shared transaction should be retried individually: always, unless the database is unavailable. That
+ * Reports whether items that failed in a shared transaction should be retried individually: always, unless the database or the store is
+ * unavailable. That
  * includes a deadlock or serialization failure (class 40): a single item cannot deadlock with itself.
  */
 export const canRetryIndividually = (error: unknown): boolean =>
-  isTransactionRollback(error) || databaseProblem(error)?.code !== "database_unavailable";
+  isTransactionRollback(error) || !isUnavailable(databaseProblem(error));
+
+const isUnavailable = (problem: Problem | undefined) =>
+  problem !== undefined && ["database_unavailable", "store_unavailable"].includes(problem.code);
 
 const isTransactionRollback = (error: unknown) => hasState(error, /^40...$/);
 

@@ -1,4 +1,4 @@
-import { gt, sql } from "drizzle-orm";
+import { and, gt, sql } from "drizzle-orm";
 import { ingestLostRange } from "#drizzle/schema/account.ts";
 import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { collectorHealth } from "#drizzle/schema/health.ts";
@@ -8,9 +8,12 @@ import type { Database, Executor } from "../database/database.ts";
 import { insertRows, timestamptz } from "../database/statements.ts";
 import type { QueueName } from "./queues.ts";
 
-/** Counts the hosts whose last reports, after `since`, say that core acknowledged more than the database has. */
-export const countGapHosts = (db: Database, since: Date): Promise<number> =>
-  db.$count(ingestGap, gt(ingestGap.lastAt, since));
+/** Counts the hosts whose last reports, after `since`, say that core acknowledged more than the database has; not what an object store has lost. */
+export const countGapHosts = (db: Database, since: Date): Promise<number> => {
+  const isOfStore = sql`exists (select from ${ingestLostRange}
+    where ${ingestLostRange.hostId} = ${ingestGap.hostId} and ${ingestLostRange.recordedAt} = ${ingestGap.lastAt})`;
+  return db.$count(ingestGap, and(gt(ingestGap.lastAt, since), sql`not ${isOfStore}`));
+};
 
 /**
  * Adds a range that the database lost to the host's total, up to 2^53 - 1, and marks its health row as one that lost records, until

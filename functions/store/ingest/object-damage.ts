@@ -40,14 +40,18 @@ export interface DamagedObject extends NamedObject {
   xid: bigint | null;
 }
 
-/** Finds objects whose losses are not recorded yet. */
-export const findNotedDamage = async (db: Executor, limit: number): Promise<DamagedObject[]> => {
+/** Finds objects whose losses are not recorded yet, except of stores that are unavailable. */
+export const findNotedDamage = async (
+  db: Executor,
+  { unavailable, limit }: { unavailable: readonly number[]; limit: number },
+): Promise<DamagedObject[]> => {
   const rows = await readRows(
     db,
     { ...namedColumns, xid: orNull(BigInt) },
     sql`
     select ${namedSelection}, xid from ingest_object join (
-      select object_id, nonce as damaged from ingest_object_damage where recorded_at is null order by object_id limit ${limit}) noted
+      select object_id, d.nonce as damaged from ingest_object_damage d join ingest_object o on o.id = object_id and o.nonce = d.nonce
+      where recorded_at is null and store_id <> all (${`{${unavailable.join()}}`}::int[]) order by object_id limit ${limit}) noted
       on id = object_id and nonce = damaged order by id`,
   );
   return rows.map(namedObject);
@@ -188,6 +192,11 @@ export const beginCheck = async (
     returning checked_from`,
   );
   return begun;
+};
+
+/** Ends a part of the comparison that has failed: any core may begin it again. */
+export const releaseCheck = async (db: Executor, storeId: number): Promise<void> => {
+  await db.execute(sql`update ingest_store set checking_at = null where id = ${storeId}`);
 };
 
 /** Ends a part of the comparison; it goes on below an id, or has ended. */

@@ -8,6 +8,7 @@ import type { Executor } from "../database/database.ts";
 import {
   asIs,
   firstRow,
+  orNull,
   readRows,
   readScalar,
   readScalars,
@@ -28,13 +29,13 @@ export const drawnOf = (name: string): DrawnObject[] => {
   return id === null ? [] : [{ id, nonce: name.slice(name.lastIndexOf("-") + 1) }];
 };
 
-/** Returns the id of an object store, by its location. */
+/** Returns the id of an object store, by its location. One that the database does not know may have objects of a later state of it. */
 export const noteStore = (db: Executor, location: string): Promise<number> =>
   readScalar(
     db,
     Number,
     sql`
-    insert into ingest_store (location) values (${location}) on conflict (location) do update
+    insert into ingest_store (location, unlisted_above) values (${location}, 0) on conflict (location) do update
     set location = excluded.location returning id`,
   );
 
@@ -46,9 +47,32 @@ export const hasStoredObjects = (db: Executor, storeId: number): Promise<boolean
     sql`select exists (select from ingest_object where state = 1 and store_id = ${storeId})`,
   );
 
-/** Lists the ids of the object stores that this database has used. */
-export const listStores = (db: Executor): Promise<number[]> =>
-  readScalars(db, Number, sql`select id from ingest_store order by id`);
+/** An object store that this database has used. */
+export interface KnownStore {
+  id: number;
+  /** As `SVC_INGEST_STORE` named it. */
+  location: string;
+  /** It may have objects above this id that the database does not know; null: those above the last drawn one. */
+  unlistedAbove: number | null;
+}
+
+/** Lists the object stores that this database has used. */
+export const listStores = (db: Executor): Promise<KnownStore[]> =>
+  readRows(
+    db,
+    { id: Number, location: String, unlistedAbove: orNull(Number) },
+    sql`select id, location, unlisted_above from ingest_store order by id`,
+  );
+
+/** Notes that a store has no object above an id that the database does not know. */
+export const noteListed = async (
+  db: Executor,
+  { id, unlistedAbove }: Pick<KnownStore, "id" | "unlistedAbove">,
+): Promise<void> => {
+  await db.execute(
+    sql`update ingest_store set unlisted_above = null where id = ${id} and unlisted_above = ${unlistedAbove}`,
+  );
+};
 
 /** Finds the location of an object store by its id. */
 export const findStoreLocation = async (db: Pick<Executor, "execute">, id: number) => {
@@ -90,17 +114,17 @@ export const namedObject = <Row extends DrawnObject>(row: Row) => ({
   name: objectNameOf(row.id, row.nonce),
 });
 
-/** Finds objects that were marked for deletion at least `seconds` ago, the first ones first. */
+/** Finds objects of a store that were marked for deletion at least `seconds` ago, the first ones first. */
 export const findMarkedObjects = async (
   db: Executor,
-  { seconds, limit }: { seconds: number; limit: number },
+  { storeId, seconds, limit }: { storeId: number; seconds: number; limit: number },
 ): Promise<NamedObject[]> => {
   const rows = await readRows(
     db,
     namedColumns,
     sql`
     select ${namedSelection} from ingest_object
-    where state = 2 and changed_at < clock_timestamp() - make_interval(secs => ${seconds}::int)
+    where state = 2 and changed_at < clock_timestamp() - make_interval(secs => ${seconds}::int) and store_id = ${storeId}
     order by changed_at limit ${limit}`,
   );
   return rows.map(namedObject);
@@ -173,13 +197,13 @@ export const findLastDrawnId = (db: Executor): Promise<number> =>
 
 /**
  * Adds the objects that this database does not know as drawn names, and moves the ids of further ones behind them; returns how many there
- * were. Those that a later state of this database has written are `newer`: they and what was drawn before are not recent, since their sessions may
- * be newer than those of the queues.
+ * were. Those that a later state of this database has written are `newer`, with ids above `above`: they and what was drawn before are not recent,
+ * since their sessions may be newer than those of the queues. Other stores may then have further ones.
  */
 export const registerObjects = (
   db: Executor,
   objects: readonly DrawnObject[],
-  { storeId, isNewer }: { storeId: number; isNewer: boolean },
+  { storeId, isNewer, above = 0 }: { storeId: number; isNewer: boolean; above?: number },
 ): Promise<number> =>
   readScalar(
     db,
@@ -196,7 +220,10 @@ export const registerObjects = (
       on conflict do nothing returning id),
     aged as (
       update ingest_object set changed_at = 'epoch', received_at = clock_timestamp()
-      where state = 0 and changed_at <> 'epoch' and ${isNewer} and exists (select from added) returning id)
+      where state = 0 and changed_at <> 'epoch' and ${isNewer} and exists (select from added) returning id),
+    others as (
+      update ingest_store set unlisted_above = least(unlisted_above, ${above}::bigint)
+      where id <> ${storeId}::int and ${isNewer} and exists (select from added))
     select (select count(*) from added) + 0 * (select count(*) from moved) + 0 * (select count(*) from aged)`,
   );
 
@@ -229,6 +256,13 @@ export const markDrawnObjects = async (db: Executor, objects: readonly DrawnObje
 export const deleteObjectRows = async (db: Executor, objects: readonly DrawnObject[]) => {
   for (const isOne of namings(objects))
     await db.execute(sql`delete from ingest_object where state = 2 and ${isOne}`);
+};
+
+/** Deletes the rows of marked objects in stores that were forgotten. */
+export const deleteForgottenRows = async (db: Executor): Promise<void> => {
+  await db.execute(
+    sql`delete from ingest_object where state = 2 and store_id not in (select id from ingest_store)`,
+  );
 };
 
 /** Returns conditions that hold for objects, one for those of each draw. */

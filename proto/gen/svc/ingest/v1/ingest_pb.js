@@ -251,7 +251,7 @@ export const AccountRefusalReason = /*@__PURE__*/
  *   RESOURCE_EXHAUSTED   frame_too_large: halve the frame; too_many_streams: close a call
  *   FAILED_PRECONDITION  sequence_gap: continue from the cursor in ErrorInfo.metadata["cursor"]; queue_forked,
  *                        session_superseded: see Open
- *   UNAVAILABLE          overloaded, database_unavailable, shutting_down: back off and reconnect
+ *   UNAVAILABLE          overloaded, database_unavailable, store_unavailable, shutting_down: back off and reconnect
  *   DEADLINE_EXCEEDED    body_timeout: a message arrives too slowly
  *   UNAUTHENTICATED      client_certificate_required, certificate_identity_invalid, certificate_expired
  *

@@ -1,0 +1,1 @@
+ALTER TABLE "ingest_store" ADD COLUMN "unlisted_above" bigint;
