@@ -48,8 +48,8 @@ export interface ServerFault {
   sweeps?: "stored" | "drawn";
   /** The sequence of objects begins anew with each draw. */
   drawsAgain?: boolean;
-  /** Every object is taken for older than the state of the database. */
-  forgetsAges?: boolean;
+  /** No object has ever waited for a day. */
+  forgetsDays?: boolean;
 }
 
 /** A transaction. */

@@ -69,7 +69,7 @@ const findMarked: Execute = async (server, _, [seconds, , limit]) => {
 
 const namedRow = (server: DatabaseServer, row: ObjectRow, drawnSeconds: number) => {
   const { tables, fault } = server;
-  const isRecent = row.changedAt > tables.restored.at && !fault.forgetsAges;
+  const isRecent = row.changedAt > tables.restored.at;
   const isInUse = row.changedAt >= server.now() - drawnSeconds * 1_000;
   return {
     id: String(row.id),
@@ -77,7 +77,7 @@ const namedRow = (server: DatabaseServer, row: ObjectRow, drawnSeconds: number) 
     store_id: row.storeId,
     is_recent: isRecent,
     is_ended: !(isRecent && isInUse),
-    is_long: (row.receivedAt ?? row.changedAt) < server.now() - dayMs,
+    is_long: !fault.forgetsDays && (row.receivedAt ?? row.changedAt) < server.now() - dayMs,
   };
 };
 

@@ -65,6 +65,7 @@ export const adoptionPlants: Readonly<Record<string, Plant>> = {
   "adoption does not see the newest object": store(({ list }) => ({
     list: async (...query) => (await list(...query)).slice(0, -1),
   })),
+  "what no host claims is never adopted": { server: { forgetsDays: true } },
   "damage is not named": { source: { hidesDamage: true } },
   "old names are garbage whatever they have": store(({ read }) => ({
     read: (name, part, ...more) =>
