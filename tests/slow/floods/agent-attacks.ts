@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { constants, deflateRawSync } from "node:zlib";
@@ -139,6 +139,10 @@ const messages = (parts: (n: number) => Message) =>
     };
   });
 
+/** As many masked, empty frames that continue a message as a TLS record holds; the client itself would send each in a record of its own. */
+const emptyFragments = Buffer.alloc(6 * 2_700, Buffer.of(0, 0x80, 0, 0, 0, 0));
+const streamOf = (socket: WebSocket) => (socket as unknown as { _socket: Socket })._socket;
+
 /** Two bytes for each of as many empty attributes as a message may have bytes. */
 const emptyAttributes = () => {
   const head = Buffer.concat([Buffer.of(0, 0x0a, 16), systemEntropy.bytes(16)]);
@@ -228,7 +232,14 @@ export const agentAttacks: Readonly<Record<string, AgentAttack>> = {
     run: (target) =>
       onSockets(
         target,
-        sendOn(() => (socket) => socket.send(Buffer.alloc(0), { fin: false })),
+        sendOn(() => {
+          let isFirst = true;
+          return (socket) => {
+            if (isFirst) socket.send(Buffer.alloc(0), { fin: false });
+            else streamOf(socket).write(emptyFragments);
+            isFirst = false;
+          };
+        }, 1),
       ),
     error: /^1008 payload_too_large$/,
   },
