@@ -1,6 +1,5 @@
 import { readdirSync } from "node:fs";
 import { constants, getPriority, setPriority } from "node:os";
-import { setFlagsFromString } from "node:v8";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
 import { variableFault } from "#kit/env.ts";
@@ -69,8 +68,6 @@ const serve = async (
 ) => {
   const { name } = config;
   const { sessions } = servers;
-  // The young generation stays as small as it is now: it would grow to 64 MB, and an export is no faster for it.
-  setFlagsFromString("--semi-space-growth-factor=1");
   const database = connectDatabase({ ...sessions, ...connection });
   const stopping = new AbortController();
   const metrics = createExportMetrics();
