@@ -81,6 +81,15 @@ it("Q11, Q12: records once what was lost of a queue that is rejected as a copy, 
   expect((await rowsOf("b"))[0]).toEqual({ fill: "01", cursor: "4", session: "01" });
 });
 
+it("Q12: records again what was lost of a queue whose cursor, with the record, a second restore set back", async () => {
+  await open("r", 1);
+  await moveTo("r", 1, 4);
+  expect((await open("r", 1, { ackedThrough: 6n })).cursor).toBe(6n);
+  await moveTo("r", 1, 4);
+  expect(cursorsOf(await open("r", 2, { leftQueues: [left(1, 9)] }))).toEqual([4n]);
+  expect(await eventsOf("r")).toEqual(["ingest.gap 01 5 6", "ingest.gap 01 5 9"]);
+});
+
 it("Q12: counts nothing as lost of a queue id that was acknowledged under those before it", async () => {
   await open("h", 1);
   await moveTo("h", 1, 10);

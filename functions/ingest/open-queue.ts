@@ -246,7 +246,7 @@ export const createQueueOpener = <Tx>({
         cursor,
         left,
       } = opened ?? (await openRecovered(claims, isDisconnected));
-      losses.committed(lost);
+      losses.committed(lost, isForked ? undefined : queue);
       if (isForked) throw new Problem("queue_forked");
       return { ...queue, sessionId, cursor, left };
     },
@@ -294,10 +294,13 @@ const createLosses = <Tx>({
     return { left, losses };
   };
 
-  /** Counts what was recorded, once its transaction has committed. */
-  const committed = (losses: readonly RecordedLoss[]): void => {
+  /**
+   * Counts what was recorded, once its transaction has committed, and remembers it unless the cursor of its queue has `moved` over it: the host
+   * then states it again only after a restore, which takes the record back too.
+   */
+  const committed = (losses: readonly RecordedLoss[], moved: QueueName | undefined): void => {
     for (const lost of losses) {
-      recordedLosses.add(lost.queue, lost);
+      if (lost.queue.queueId !== moved?.queueId) recordedLosses.add(lost.queue, lost);
       countLoss(observe, lost);
     }
   };
