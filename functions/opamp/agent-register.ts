@@ -27,6 +27,8 @@ export interface AgentOffer {
   connectionSettings?: ConnectionSettingsOffers;
   /** Another agent has this `instance_uid`. */
   isUidTaken?: boolean;
+  /** Core has the status of another instance, to which the message adds nothing. */
+  needsFullStatus?: boolean;
   /** Core has the hash of the agent's components, but not the components. */
   needsAvailableComponents?: boolean;
   /** An admin has requested a restart. It is offered once. */

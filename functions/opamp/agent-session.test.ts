@@ -156,6 +156,11 @@ it("sends a restart alone, and nothing that the agent does not accept", async ()
   expect([refused.command, refused.remoteConfig]).toEqual([undefined, undefined]);
 });
 
+it("requests the full status of an agent when core has that of another instance", async () => {
+  const { send, full } = open({ offer: { needsFullStatus: true } });
+  expect((await send(full)).flags).toBe(fullState);
+});
+
 it("asks for components of which it has only the hash", async () => {
   const { send, full } = open({ offer: { needsAvailableComponents: true } });
   expect((await send(full)).flags).toBe(2n);

@@ -34,6 +34,8 @@ export const agentTurns = { burst: 200, perSecond: 20 };
 /** The shortest time between two requests for the full status. */
 const fullStatusMs = 10_000;
 
+const { ServerToAgentFlags_ReportFullState: fullStateFlag } = ServerToAgentFlags;
+
 /** What core does as a server (ServerCapabilities of the specification). */
 const serverCapabilities = BigInt(
   ServerCapabilities.ServerCapabilities_AcceptsStatus |
@@ -145,8 +147,7 @@ export const createAgentSession = (needs: SessionNeeds) => {
     if (message.agentDisconnect) return answerOf(instanceUid, {});
     const csr = csrOf(message);
     if (csr !== undefined) offer.connectionSettings = await file.sign(csr);
-    const flag =
-      lacks && mayRequestFullStatus() ? ServerToAgentFlags.ServerToAgentFlags_ReportFullState : 0;
+    const flag = (lacks || offer.needsFullStatus) && mayRequestFullStatus() ? fullStateFlag : 0;
     const answer = answerOf(instanceUid, offer, flag);
     if (requestsUid) answer.agentIdentification = { newInstanceUid: message.instanceUid };
     else if (offer.isUidTaken) answer.agentIdentification = assign(newInstanceUid(needs));

@@ -169,6 +169,20 @@ it("audits two instances that report in turn with one certificate, and finds an 
   });
 });
 
+it("keeps what an agent reports until another instance describes itself", async () => {
+  const { file, again, row } = await startAgent();
+  const health = { startTimeUnixNano: second, lastError: "exit code 1" };
+  await file.take(message({ health } as never));
+  const other = { instanceUid: uidOf(103), agentDescription: undefined };
+  for (const part of [{ health: { healthy: true } }, { health: undefined, agentDisconnect: {} }]) {
+    const offer = await (await again()).take(message({ ...other, ...part } as never));
+    expect(offer).toEqual({ needsFullStatus: true });
+  }
+  expect(await row()).toMatchObject({ conditions: [{ state: "component_unhealthy" }] });
+  await (await again()).take(message({ instanceUid: uidOf(103) }));
+  expect(await row()).toMatchObject({ conditions: [] });
+});
+
 it("finds two agents that poll with one certificate and one instance_uid, by their numbers", async () => {
   const { poll, host } = await startAgent();
   const suspected = () => test.events(`target=${host.identityId}&action=identity.clone_suspected`);
@@ -186,6 +200,24 @@ it("finds two agents that poll with one certificate and one instance_uid, by the
   await send(6n);
   expect(await suspected()).toEqual([]);
   expect(await send(104n)).toMatchObject({ isUidTaken: true });
+  expect(await suspected()).toHaveLength(1);
+});
+
+it("finds two agents with one instance_uid by the start of the first, whatever their numbers", async () => {
+  const { poll, host } = await startAgent();
+  const suspected = () => test.events(`target=${host.identityId}&action=identity.clone_suspected`);
+  const send = async (sequenceNum: bigint, startTimeUnixNano: bigint) =>
+    (await poll()).take(message({ sequenceNum, health: { healthy: true, startTimeUnixNano } }));
+  // A restart, and a collector that a supervisor has not started yet.
+  for (const [number, start] of [
+    [1n, 5n],
+    [1n, 6n],
+    [2n, 0n],
+    [3n, 7n],
+  ] as const)
+    expect(await send(number, start)).toMatchObject({ isUidTaken: false });
+  expect(await suspected()).toEqual([]);
+  expect(await send(4n, 6n)).toMatchObject({ isUidTaken: true });
   expect(await suspected()).toHaveLength(1);
 });
 

@@ -72,7 +72,7 @@ export const createAgentRegister = (core: AgentCore): AgentRegister => {
           isReconnected,
         }),
       );
-      if (updated === undefined) return {};
+      if (updated === undefined) return message ? { needsFullStatus: true } : {};
       await record(updated);
       known = decidedOf(updated.row);
       if (updated.isClone) await auditedClone("two agents report with one certificate in turn");

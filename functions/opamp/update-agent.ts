@@ -57,13 +57,17 @@ const cloneMs = 10 * 60_000;
 /** The largest sequence number that a bigint of the database holds. */
 const sequenceMax = 2n ** 63n - 1n;
 
-/** Updates an agent in a transaction. Returns undefined while core knows nothing of it. Throws `payload_too_large`. */
+/**
+ * Updates an agent in a transaction. Returns undefined while core knows nothing of it, and for a part of the status of another instance. Throws
+ * `payload_too_large`.
+ */
 export const updateAgent = async (
   core: ConfiguredCore,
   tx: Executor,
   { identityId, identity, message, isPoll, isReconnected }: AgentUpdate,
 ): Promise<UpdatedAgent | undefined> => {
   const before = await lockAgent(tx, identityId);
+  if (message && isPartOfAnother(before, message)) return undefined;
   const known = before && statusOf(before);
   const status = message ? mergeAgentMessage(known, message, core.clock.now()) : known;
   if (status === undefined) return undefined;
@@ -73,11 +77,7 @@ export const updateAgent = async (
     identityId,
     identity,
     state: before ?? newAgent,
-    accepts: hasCapability(status, AgentCapabilities.AgentCapabilities_AcceptsRemoteConfig),
-    status: status.remoteConfigStatus,
-    // That it stops is no fault of its config.
-    unhealthy: unhealthyReason((message?.agentDisconnect ? known : status)?.health),
-    hasNewError: message?.health !== undefined && namesError(message.health),
+    ...factsOf(status, message, known),
     // A message comes again when its answer was lost.
     mayLackOffer: isReconnected || (sequenceNum !== 0n && sequenceNum === before?.sequenceNum),
     hasCommand: restart,
@@ -85,6 +85,7 @@ export const updateAgent = async (
   const report = agentReport(status, reportedConfig(decision));
   const { instanceUid } = status;
   const instance = instanceOf(before, { instanceUid, sequenceNum, isPoll }, core.clock.now());
+  const isClone = instance.isClone || (!instance.isNew && isOlderStart(message, known));
   const row = {
     ...(before ?? newAgent),
     ...instance.change,
@@ -103,13 +104,26 @@ export const updateAgent = async (
     report,
     offer: decision.offer,
     restart,
-    isClone: instance.isClone,
+    isClone,
     isUidTaken: instance.isNew
       ? await isInstanceUsed(tx, { ...row, since: staleBefore(core) })
-      : instance.isClone,
+      : isClone,
     needsAvailableComponents: lacksComponents(row, status),
   };
 };
+
+/** Returns what an agent reports about its config. */
+const factsOf = (
+  status: AgentToServer,
+  message: AgentToServer | undefined,
+  known: AgentToServer | undefined,
+) => ({
+  accepts: hasCapability(status, AgentCapabilities.AgentCapabilities_AcceptsRemoteConfig),
+  status: status.remoteConfigStatus,
+  // That it stops is no fault of its config.
+  unhealthy: unhealthyReason((message?.agentDisconnect ? known : status)?.health),
+  hasNewError: message?.health !== undefined && namesError(message.health),
+});
 
 const newAgent = {
   sequenceNum: 0n,
@@ -139,6 +153,21 @@ const reportedConfig = ({ config }: ConfigDecision): HostReport["config"] => ({
 
 const staleBefore = ({ config, clock }: ConfiguredCore): Date =>
   new Date(clock.now() - fleetThresholds(config).staleAfterSeconds * 1000);
+
+const startOf = (status: AgentToServer | undefined): bigint =>
+  status?.health?.startTimeUnixNano ?? 0n;
+
+/** Reports whether a process reports after one that was started later: both are alive. */
+const isOlderStart = (message: AgentToServer | undefined, known: AgentToServer | undefined) =>
+  startOf(message) !== 0n && startOf(message) < startOf(known);
+
+const isPartOfAnother = (
+  before: OpampAgentRow | undefined,
+  { instanceUid, agentDescription }: AgentToServer,
+): boolean =>
+  before !== undefined &&
+  agentDescription === undefined &&
+  !equalBytes(before.instanceUid, instanceUid);
 
 /** Returns the number of a message as the database holds it; 0 for none. */
 const sequenceOf = ({ sequenceNum }: AgentToServer): bigint =>

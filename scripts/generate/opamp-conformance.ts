@@ -192,8 +192,8 @@ const demands: readonly Demand[] = [
     section: "Duplicate instance_uid Detection",
     level: "SHOULD",
     demand: "assign another `instance_uid`",
-    how: "to the host that came later",
-    test: assigns,
+    how: "to the later host; of two that poll, by their numbers",
+    test: "finds two agents that poll with one certificate and one instance_uid, by their numbers",
   },
   {
     section: "Agent-initiated CSR Flow",
@@ -233,8 +233,8 @@ const demands: readonly Demand[] = [
     section: "Retrying Messages",
     level: "MUST",
     demand: "respond to a message that comes again",
-    how: "as to a gap",
-    test: requestsMissed,
+    how: "as to a gap, with the config that was due",
+    test: "sends again what a lost connection, or a lost answer to a poll, did not deliver",
   },
   {
     section: "Throttling",
