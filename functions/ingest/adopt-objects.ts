@@ -7,8 +7,9 @@
  *   them. So each envelope is stored once, whichever cores adopt, commit or receive it again meanwhile.
  * - An object waits until each of its queues has come to it: objects are adopted in the order of their commits, whatever their names.
  * - While an earlier store is unavailable, what others have is adopted, but no cursor skips anything: that store may have it.
- * - A cursor skips what no object has only up to what was committed, as a footer or the queue's host says; the rest is still at its host. One core
- *   adopts at a time, and every object at once, so that none takes what another has for missing.
+ * - A cursor skips what no object has only up to what was committed, as a footer or the queue's host says; the rest is still at its host. The
+ *   beginning of an unknown queue waits a day for a claim: only the host knows which sequences are of its earlier queues. One core adopts at a time,
+ *   and every object at once, so that none takes what another has for missing.
  * - Frames of a session that is not the queue's are not adopted, except of an object that is newer than the state of the database, and of
  *   a session that its host names, up to what the host knows to be acknowledged: a restore may go unnoticed.
  * - A queue is given to the session of an object that continues it exactly, if the database does not know the queue's session, if the queue's host
@@ -417,7 +418,7 @@ const noteWaiting = ({ waitingParts }: Pass, queues: readonly PlacedQueue[]) => 
 const noteHole = (
   { holes }: Pass,
   { queue, ackedThrough }: PlacedQueue,
-  { isEnded }: UnsettledObject,
+  { isEnded, isLong }: UnsettledObject,
 ) => {
   if (!isEnded && ackedThrough === 0n) return;
   const key = queueKey(queue);
@@ -427,8 +428,9 @@ const noteHole = (
   if (known) {
     if (previousCursor < known.through) known.through = previousCursor;
     known.committed = highest(known.committed, committed);
+    known.isLong ||= isLong;
   } else if (holes.size < queuesMax)
-    holes.set(key, { queue: { hostId, queueId }, through: previousCursor, committed });
+    holes.set(key, { queue: { hostId, queueId }, through: previousCursor, committed, isLong });
 };
 
 /** Commits frames at the cursors of their queues; returns false, with nothing committed, when one has moved. */

@@ -19,23 +19,30 @@ export interface Hole {
   through: bigint;
   /** Core had committed the queue through it. */
   committed: bigint;
+  /** The database has known for a day what is behind it: the host had the time to claim the queue. */
+  isLong: boolean;
 }
 
 type SkipNeeds = AdopterNeeds & PlaceNeeds;
 
-/** Moves cursors over holes that were committed, and records them as lost; returns whether it moved any. */
+/**
+ * Moves cursors over holes that were committed, and records them as lost; returns whether it moved any. Of a queue that the database does not know,
+ * the hole waits a day for the host's claim: sequences of earlier ids are not lost. Without a claim, all of it is recorded.
+ */
 export const skipHoles = async (needs: SkipNeeds, holes: readonly Hole[]): Promise<boolean> => {
   const record = createQueueEventRecorder(needs);
   let isMoved = false;
-  for (const { queue, through, committed } of holes) {
+  for (const hole of holes) {
+    const { queue, through, committed } = hole;
     if (through > committed) continue;
     const losses = await needs.db.transaction(async (tx): Promise<RecordedLoss[]> => {
       const now = new Date(needs.clock.now());
       const [row] = await lockCursors(tx, [queue], now);
       if (row === undefined || row.cursor >= through) return [];
-      isMoved = true;
       const before =
-        row.sessionId === null && row.cursor === 0n ? endOfEarlier(needs, queue) : row.cursor;
+        row.sessionId === null && row.cursor === 0n ? endOfEarlier(needs, hole) : row.cursor;
+      if (before === undefined) return [];
+      isMoved = true;
       const lost = lossOf(before, through);
       const moved = { ...queue, cursor: through, sessionId: undefined };
       await updateCursors(tx, [{ ...moved, lost: lost ? sequencesOf(lost) : 0n }], now);
@@ -46,18 +53,11 @@ export const skipHoles = async (needs: SkipNeeds, holes: readonly Hole[]): Promi
   return isMoved;
 };
 
-const lossOf = (before: bigint | undefined, through: bigint): Loss | undefined =>
-  before === undefined || before >= through
-    ? undefined
-    : { from: before + 1n, through, isPlausible: true };
+const lossOf = (before: bigint, through: bigint): Loss | undefined =>
+  before >= through ? undefined : { from: before + 1n, through, isPlausible: true };
 
-/** Returns where the sequences of an unknown queue begin that are not of an earlier id of its host's; undefined if the host has not said so. */
-const endOfEarlier = ({ claims, log }: SkipNeeds, queue: QueueName): bigint | undefined => {
+/** Returns through where the sequences of an unknown queue are of earlier ids of its host's; undefined while the host may still say so. */
+const endOfEarlier = ({ claims }: SkipNeeds, { queue, isLong }: Hole): bigint | undefined => {
   const [claim] = claims.get(queueKey(queue)) ?? [];
-  if (claim === undefined)
-    log.warn(
-      { host_id: queue.hostId, queue_id: queue.queueId.toHex() },
-      "the beginning of a queue is in no object: it is lost, unless the host had another queue before",
-    );
-  return claim?.ackedBefore;
+  return claim?.ackedBefore ?? (isLong ? 0n : undefined);
 };

@@ -43,6 +43,8 @@ const writeObject = async (
   }));
   await core.writer.write({ queues, blocks: [], isSettled, now: systemClock.now() });
 };
+const passDay = () =>
+  test.sql`update ingest_object set changed_at = changed_at - interval '25 hours', received_at = received_at - interval '25 hours'`;
 const cursors = async () =>
   (await test.sql`select host_id, cursor::int from ingest_cursor order by 1`).map(
     ({ host_id, cursor }) => `${host_id} ${cursor}`,
@@ -170,7 +172,7 @@ it("Q12: adopts after a day what waits for a host that does not come", async () 
   const core = await forgetSession();
   await core.adopter.recover();
   expect(await stored()).toEqual(through("a", 2));
-  await test.sql`update ingest_object set changed_at = changed_at - interval '25 hours', received_at = received_at - interval '25 hours'`;
+  await passDay();
   await core.adopter.recover();
   expect(await stored()).toEqual(through("a", 6));
   expect(await send(core, "a", 6, 7, 1)).toMatchObject(forked);
@@ -231,6 +233,37 @@ it("K11: skips what no object has only up to the first object behind it", async 
   await core.adopter.recover();
   expect(await cursors()).toEqual(["a 8"]);
   expect(await gaps()).toEqual([{ host: "a", from: "3", through: "4" }]);
+});
+
+/** Lets the database lose a queue, and the store what the queue begins with; returns a core on them. */
+const forgetBeginning = async () => {
+  const core = await startCore();
+  const restore = await dump();
+  await open(core, "a", 0, 1);
+  for (const previous of [0, 2, 4]) await send(core, "a", previous, previous + 2, 1);
+  const [first = ""] = test.store.objects.keys();
+  test.store.objects.delete(first);
+  await restore();
+  return startCore();
+};
+
+it("K11: takes the beginning of an unknown queue for missing once its host claims it", async () => {
+  const core = await forgetBeginning();
+  await core.adopter.recover();
+  expect(await cursors()).toEqual(["a 0"]);
+  await core.adopter.recover([claimOf("a", 6, { ackedBefore: 1n })]);
+  expect(await open(core, "a", 6)).toMatchObject({ cursor: 6n });
+  expect(await stored()).toEqual(through("a", 6).slice(2));
+  expect(await gaps()).toEqual([{ host: "a", from: "2", through: "2" }]);
+});
+
+it("K11: records after a day as lost the beginning of a queue whose host does not come", async () => {
+  const core = await forgetBeginning();
+  await core.adopter.recover();
+  await passDay();
+  await core.adopter.recover();
+  expect(await stored()).toEqual(through("a", 6).slice(2));
+  expect(await gaps()).toEqual([{ host: "a", from: "1", through: "2" }]);
 });
 
 it("K11: takes nothing of a queue for missing that waits for another queue of its object", async () => {
