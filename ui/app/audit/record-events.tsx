@@ -29,7 +29,7 @@ const eventsMax = 5;
 const outcomes: Readonly<Record<Drift, string>> = {
   in_sync: "The host runs it.",
   drifted: "Not applied: the host runs another config and has reported no rollback.",
-  on_last_known_good: "The host could not use it and rolled back to its last known good config.",
+  on_last_known_good: "The host could not use it, and runs its last known good config.",
   no_desired: "",
   unknown: "The host has not reported its config.",
 };
