@@ -7,7 +7,7 @@
  */
 import { WebSocket } from "ws";
 import type { EnteredAgent } from "#functions/ingest/service.ts";
-import { agentMessageBytesMax, refusalMessage } from "#functions/opamp/agent-message.ts";
+import { refusalMessage } from "#functions/opamp/agent-message.ts";
 import { type AgentSession, agentTurns } from "#functions/opamp/agent-session.ts";
 import { Problem } from "#functions/problems.ts";
 import { equalBytes } from "#kit/bytes.ts";
@@ -52,8 +52,8 @@ const tooManyPauseMs = 1_000;
 const unreadChecksMax = 3;
 /** A socket is pinged when it was silent for so many checks, and ends when it was silent for twice as many. */
 const silentChecks = 2;
-/** The most bytes of a message with its frames. */
-const incompleteBytesMax = agentMessageBytesMax + 4 * 1024;
+/** The most fragments of a message: some clients send 4 KiB in each, and their TLS records of little more than 1 KiB at first. */
+export const fragmentsMax = 160;
 /** A message that is incomplete in so many checks arrives too slowly. */
 const incompleteChecksMax = 4;
 /** The time in which a client answers a ping, if it still exists. */
@@ -84,6 +84,7 @@ export const createAgentSocket = (
     ws.resume();
   };
   const held = countHeld(bytes, end);
+  const countFragments = createFragmentCount();
   const tasks = createTasks(ws, () => end(new Problem("rate_limited")));
   const send = createSend(ws, held, tasks);
 
@@ -128,8 +129,14 @@ export const createAgentSocket = (
   if (stream.signal.aborted) end(stream.signal.reason as Problem);
 
   return {
-    /** A chunk has arrived and was parsed. */
-    received: held.receive,
+    /** A chunk has arrived and was parsed. Returns false if core reads no more, not even the client's half of the handshake. */
+    received(chunk: Uint8Array): boolean {
+      held.receive(chunk.length);
+      if (isEnding || countFragments(chunk) <= fragmentsMax) return true;
+      end(new Problem("payload_too_large"));
+      tasks.hold(never);
+      return false;
+    },
     /** Counts a heartbeat, and sends what core has for the agent. */
     direct: () => offerInTurn(true),
     check() {
@@ -163,6 +170,49 @@ export const createAgentSocket = (
     },
     uid: session.uid,
     isOpen: () => ws.readyState === WebSocket.OPEN,
+  };
+};
+
+const never = new Promise<never>(() => undefined);
+
+/**
+ * Creates the function that takes chunks of a socket and returns the most fragments that a message has in one (RFC 6455, section 5.2):
+ * `ws` does not count those that are empty, and takes a microsecond for each.
+ */
+const createFragmentCount = () => {
+  const header = new DataView(new ArrayBuffer(14));
+  let headerBytes = 2;
+  let read = 0;
+  let payload = 0;
+  let fragments = 0;
+  const endHeader = () => {
+    const first = header.getUint8(0);
+    const length = header.getUint8(1) & 0x7f;
+    if (length < 126) payload = length;
+    else payload = length === 126 ? header.getUint16(2) : Number(header.getBigUint64(2));
+    // Control frames may stand between fragments.
+    if ((first & 0x08) === 0) fragments = first & 0x80 ? 0 : fragments + 1;
+    headerBytes = 2;
+    read = 0;
+  };
+  return (chunk: Uint8Array): number => {
+    let most = fragments;
+    for (let at = 0; at < chunk.length; ) {
+      if (payload > 0) {
+        const part = Math.min(payload, chunk.length - at);
+        payload -= part;
+        at += part;
+        continue;
+      }
+      const byte = chunk[at++] ?? 0;
+      header.setUint8(read++, byte);
+      // A client masks each frame.
+      if (read === 2) headerBytes = 6 + ({ 126: 2, 127: 8 }[byte & 0x7f] ?? 0);
+      if (read !== headerBytes) continue;
+      endHeader();
+      most = Math.max(most, fragments);
+    }
+    return most;
   };
 };
 
@@ -225,8 +275,6 @@ const countHeld = ({ set }: EnteredAgent["bytes"], end: (problem: Problem) => vo
       // What follows a message in its chunk is less than a chunk.
       incomplete = hasCompleted ? 0 : Math.max(0, incomplete + bytes);
       hasCompleted = false;
-      // Empty fragments are neither bytes nor fragments of a message.
-      if (incomplete > incompleteBytesMax) end(new Problem("payload_too_large"));
       reserve();
     },
     complete() {

@@ -11,7 +11,7 @@ import type { HostDirective } from "#functions/store/certificate/identities.ts";
 import type { Clock } from "#kit/clock.ts";
 import { type Entropy, fraction } from "#kit/entropy.ts";
 import { createTokenBuckets } from "#kit/token-buckets.ts";
-import { type AgentSocket, createAgentSocket } from "./agent-socket.ts";
+import { type AgentSocket, createAgentSocket, fragmentsMax } from "./agent-socket.ts";
 import type { Connection } from "./ingest-connections.ts";
 import { createTurns } from "./ingest-streams.ts";
 
@@ -87,7 +87,9 @@ export const createAgentSockets = (needs: AgentSocketNeeds) => {
       });
       server.handleUpgrade(request, socket, head, (ws) => {
         const opened = createAgentSocket(shared, { ws, session, entered, connection });
-        socket.on("data", ({ length }: Buffer) => opened.received(length));
+        socket.on("data", (chunk: Buffer) => {
+          if (!opened.received(chunk)) socket.end();
+        });
         add(opened, identityId, socket);
       });
     },
@@ -109,8 +111,7 @@ export const createAgentSockets = (needs: AgentSocketNeeds) => {
 const createServer = () => {
   const limits = {
     maxPayload: agentMessageBytesMax,
-    // Some clients send fragments of 4 KiB, and their TLS records of little more than 1 KiB at first.
-    maxFragments: 160,
+    maxFragments: fragmentsMax,
     maxBufferedChunks: 256,
     closeTimeout: closeTimeoutMs,
   };
