@@ -95,7 +95,7 @@ const waitingMs = 60;
 /** but at least so often. */
 const waitingMsMax = 10 * minuteMs;
 const namedMax = 10_000;
-/** Of a queue and its copies, so many have a claim. */
+/** A queue and its copies have at most so many claims. */
 const claimsOfQueueMax = 16;
 
 /** Creates the adopter of objects, also of those in stores that cores no longer use. */

@@ -1,4 +1,4 @@
-/** What adoption commits of an object: where its queues are, and their blocks as frames, whose data stay in the object or are read from it. */
+/** Places the queues of an object that is adopted, and turns their blocks into frames, whose data stay in the object or are read from it. */
 import { ObjectChanged, type ObjectStore } from "#functions/objects/object-store.ts";
 import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";

@@ -102,7 +102,7 @@ it("names host and range of each object that the store has lost or has not whole
     detail:
       "The store has lost 3 stored records with 3 objects in the last week: they are missing, or have other bytes.",
   });
-  // What the store has lost is no sign of a restored database.
+  // A loss of the store is no sign of a restored database.
   expect(await countGapHosts(db, new Date(0))).toBe(0);
 });
 

@@ -3,7 +3,7 @@ import { ObjectStoreUnavailable, telemetryPrefix } from "./object-store.ts";
 import type { createS3Caller } from "./s3-calls.ts";
 import { versionsHazard } from "./s3-store.ts";
 
-/** What the settings of a bucket do to objects, as sentences. */
+/** The effects that the settings of a bucket have on objects, as sentences. */
 interface BucketRules {
   /** Core would lose telemetry, or not start. */
   faults: string[];

@@ -13,7 +13,7 @@ import { createS3Caller, type S3Needs, type S3Place, type S3Response } from "./s
 const namesMax = 1_000;
 const deletesAtOnce = 8;
 
-/** What a bucket with versions does to objects. */
+/** The effect of versions in a bucket. */
 export const versionsHazard =
   "the bucket keeps versions: objects that core deletes still use space";
 

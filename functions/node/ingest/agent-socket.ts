@@ -15,7 +15,7 @@ import type { Clock } from "#kit/clock.ts";
 import type { TokenBuckets } from "#kit/token-buckets.ts";
 import type { Connection } from "./ingest-connections.ts";
 
-/** What all sockets share. */
+/** The needs that all sockets share. */
 export interface SharedBySockets {
   turns: Pick<TokenBuckets, "take">;
   clock: Clock;

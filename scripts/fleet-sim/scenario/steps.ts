@@ -48,7 +48,7 @@ type Action =
   | { kind: "forward"; certificate: number }
   | { kind: "revoke_identity"; reasonCode: string }
   | { kind: "revoke_certificate"; certificate: number; reasonCode: string }
-  /** Of the host's kind of agent. */
+  /** The config is one for the host's kind of agent. */
   | { kind: "assign"; config: "previous" | "current" }
   /** For the reader only: core sees its consequences. */
   | { kind: "note"; event: string; details?: Readonly<Record<string, string | number>> };

@@ -27,7 +27,7 @@ export interface AgentTarget {
   signal: AbortSignal;
 }
 
-/** What an attack did. */
+/** The result of an attack. */
 interface AgentAttackResult {
   /** The sockets and requests that it opened. */
   opened: number;
@@ -304,7 +304,7 @@ export const agentAttacks: Readonly<Record<string, AgentAttack>> = {
   },
 };
 
-/** How long an attack goes on after its time without the error that it expects. */
+/** After its time, an attack goes on for so long until core has named the error that it expects. */
 const unnamedMsMax = 20_000;
 
 /** Runs an attack, at least until core has named its error, however late the thread gets the CPU. Returns undefined for an unknown one. */

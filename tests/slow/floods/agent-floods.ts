@@ -25,16 +25,16 @@ const heartbeatMs = 500;
 /** A heartbeat without an answer for so long is a fault. */
 const answerMs = 5_000;
 
-/** What one attack did. */
+/** The result of one attack. */
 export interface AgentFloodResult {
   /** The sockets and requests that it opened. */
   opened: number;
   /** How often core named each error to it. */
   errors: Readonly<Record<string, number>>;
   peak_mb: number;
-  /** Of a collector's frames until their acks. */
+  /** The time from a collector's frame to its ack. */
   ack_p99_ms: number;
-  /** Of the heartbeats of other agents. */
+  /** The time from another agent's heartbeat to its answer. */
   heartbeat_p99_ms: number;
   core_cpu_percent: number;
   /** The frames and heartbeats that were answered, and those that were not. */

@@ -20,7 +20,7 @@ export const p99Of = (durations: number[]) =>
 
 const percent = (cpuSeconds: number, seconds: number) => Math.round((100 * cpuSeconds) / seconds);
 
-/** What one attack did. */
+/** The result of one attack. */
 export interface FloodResult {
   /** The streams or connections that it opened. */
   opened: number;

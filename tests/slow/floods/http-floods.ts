@@ -17,7 +17,7 @@ export interface HttpFloodResult {
   web_peak_mb: number;
   /** Of a person's requests through web to core. */
   p99_ms: number;
-  /** Of a collector's frames until their acks. */
+  /** The time from a collector's frame to its ack. */
   ack_p99_ms: number;
   /** The delay of the event loop of the attacked program. */
   event_loop_p99_ms: number;
