@@ -33,6 +33,9 @@ const note = (
 const enrolledBefore = ({ plan, steady, lifetime, part }: TimelineContext, at: number): number =>
   plan.past > 0 ? at - part(lifetime.usual, 0.5, 0.6) : steady.enrolledAt;
 
+/** The configs of hosts that run svc-collector. */
+const collectorConfigs = ({ configs }: TimelineContext["plan"]) => configs["svc-collector"];
+
 const silentFrom = ({ heartbeats, forwards, renewals }: Timeline, until: number) => ({
   renewals: renewals.filter((renewal) => renewal < until),
   heartbeats: heartbeats.map(({ from }) => ({ from, to: until })),
@@ -123,39 +126,23 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
     forwards: [],
   }),
 
-  rolled_back: reporting(
-    (
-      { config },
-      _,
-      {
-        plan: {
-          configs: { "svc-collector": configs },
-        },
-      },
-    ) => ({
-      config: {
-        ...config,
-        running: configs.previous.hash,
-        lastKnownGood: configs.previous.hash,
-        desired: configs.current.hash,
-        errors: ["desired config: rolled back: no heartbeat succeeded"],
-      },
-    }),
-  ),
+  rolled_back: reporting(({ config }, _, { plan }) => ({
+    config: {
+      ...config,
+      running: collectorConfigs(plan).previous.hash,
+      lastKnownGood: collectorConfigs(plan).previous.hash,
+      desired: collectorConfigs(plan).current.hash,
+      errors: ["desired config: rolled back: no heartbeat succeeded"],
+    },
+  })),
 
-  drifted: reporting(
-    (
-      { config },
-      _,
-      {
-        plan: {
-          configs: { "svc-collector": configs },
-        },
-      },
-    ) => ({
-      config: { ...config, running: configs.edited.hash, lastKnownGood: configs.previous.hash },
-    }),
-  ),
+  drifted: reporting(({ config }, _, { plan }) => ({
+    config: {
+      ...config,
+      running: collectorConfigs(plan).edited.hash,
+      lastKnownGood: collectorConfigs(plan).previous.hash,
+    },
+  })),
 
   proof_failed: ({ steady, at }) => ({
     events: [
@@ -289,30 +276,19 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
     };
   },
 
-  config_broken: reporting(
-    (
-      { config },
-      now,
-      {
-        at,
-        plan: {
-          configs: { "svc-collector": configs },
-        },
-      },
-    ) => ({
-      config: {
-        ...config,
-        running: configs.previous.hash,
-        lastKnownGood: configs.previous.hash,
-        ...(now < at(0.5)
-          ? {}
-          : {
-              valid: false,
-              errors: ["forwarder.batch.max_bytes: must be an integer between 1024 and 4194304"],
-            }),
-      },
-    }),
-  ),
+  config_broken: reporting(({ config }, now, { at, plan }) => ({
+    config: {
+      ...config,
+      running: collectorConfigs(plan).previous.hash,
+      lastKnownGood: collectorConfigs(plan).previous.hash,
+      ...(now < at(0.5)
+        ? {}
+        : {
+            valid: false,
+            errors: ["forwarder.batch.max_bytes: must be an integer between 1024 and 4194304"],
+          }),
+    },
+  })),
 
   config_unreadable: reporting(({ config }, now, { at }) =>
     now < at(0.5)
