@@ -14,12 +14,18 @@ interface Program {
   files: readonly string[];
 }
 
-const traces = "kit/tracing/config.ts";
+const without = ({ variables }: Program, all: v.ObjectEntries): v.ObjectEntries =>
+  Object.fromEntries(Object.entries(all).filter(([name]) => !(name in variables)));
+
+const traces: Program = { variables: tracesVariables, files: ["kit/tracing/config.ts"] };
 const programs: Readonly<Record<string, Program>> = {
-  core: { variables: coreVariables, files: [...repositoryFiles("functions/config/*.ts"), traces] },
+  core: {
+    variables: without(traces, coreVariables),
+    files: repositoryFiles("functions/config/*.ts"),
+  },
   export: { variables: exportVariables, files: ["functions/config/export-config.ts"] },
-  web: { variables: webVariables, files: ["ui/bff/config.ts", traces] },
-  collector: { variables: tracesVariables, files: [traces] },
+  web: { variables: without(traces, webVariables), files: ["ui/bff/config.ts"] },
+  traces,
 };
 
 const declaration = /^ {2}\/\*\*((?:(?!\*\/).)+)\*\/\n {2}([A-Z][A-Z_]+): /gms;
@@ -63,12 +69,14 @@ const listOf = (program: Program): string => {
 /** Lists the variables whose files are read at the start alone, each with its reason. */
 const listReadOnce = (): string => {
   const all = Object.assign({}, ...Object.values(programs).map(({ variables }) => variables));
-  return Object.entries<v.ObjectEntries[string]>(all)
-    .flatMap(([name, schema]) => {
-      const reason = marksOf(schema).readOnce;
-      return reason === undefined ? [] : [`- \`${name}\`: ${reason}`];
-    })
-    .join("\n");
+  const once = Object.entries<v.ObjectEntries[string]>(all).filter(
+    ([, schema]) => marksOf(schema).readOnce !== undefined,
+  );
+  const byReason = Map.groupBy(once, ([, schema]) => marksOf(schema).readOnce);
+  return Array.from(byReason, ([reason, group]) => {
+    const names = group.map(([name]) => `\`${name}\``);
+    return `- ${names.join(", ")}: ${reason}`;
+  }).join("\n");
 };
 
 /** Renders the lists of variables from the declarations that parse them: those of each program, and those that are read once. */

@@ -94,7 +94,7 @@ export const webVariables = {
   ),
   /** signs bridge tokens (HS256), at least 32 bytes; the same in core */
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
-  /** core's database, as a role that may read two tables (below) */
+  /** core's database, as [a role that may read two tables](deploy.md#the-database-role) */
   SVC_DATABASE_URL: DatabaseUrlVariable,
   /** absolute path of a program that prints that role's password, as in core */
   SVC_DATABASE_PASSWORD_COMMAND: v.optional(AbsolutePathVariable),
