@@ -13,7 +13,8 @@
  * - Frames of a session that is not the queue's are not adopted, except of an object that is newer than the state of the database, and of
  *   a session that its host names, up to what the host knows to be acknowledged: a restore may go unnoticed.
  * - A queue is given to the session of an object that continues it exactly, if the database does not know the queue's session, if the queue's host
- *   has left it and core reported the object's end as stored, or after a day. Whoever continues another copy finds it forked, and loses nothing.
+ *   has left it and core reported the object's end as stored, or after a day. After a day that holds of each object that has more of the queue, and
+ *   of one behind a hole. Whoever continues another copy finds it forked, and loses nothing.
  * - An object is marked for deletion only when the cursors cover all that it has. One of which something is left stays until retention. What is
  *   adopted of an object before all of it can be is copied from it.
  */
@@ -23,7 +24,6 @@ import {
   ObjectMissing,
   ObjectStoreUnavailable,
 } from "#functions/objects/object-store.ts";
-import { highest } from "#kit/bigint.ts";
 import { equalBytes } from "#kit/bytes.ts";
 import { minuteMs } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
@@ -66,7 +66,7 @@ import {
   describeQueuePart,
 } from "./adoption-report.ts";
 import type { LossObserver, QueueEventNeeds } from "./queue-events.ts";
-import { type Hole, skipHoles } from "./skip-holes.ts";
+import { type FoundHoles, noteHole, noteWaiting, openHoles, skipHoles } from "./skip-holes.ts";
 
 /** Adopts objects. */
 export type ObjectAdopter = ReturnType<typeof createObjectAdopter>;
@@ -103,8 +103,10 @@ export const createObjectAdopter = (needs: AdopterNeeds) => {
   const { db, log } = needs;
   const claims = new Map<string, QueueClaim[]>();
   const named = new Set<string>();
-  const isUnnamed = (name: string) =>
-    !named.has(name) && named.size < namedMax && named.add(name).has(name);
+  const isUnnamed = (name: string, isKept: boolean) =>
+    isKept
+      ? !named.delete(name)
+      : !named.has(name) && named.size < namedMax && named.add(name).has(name);
   let settlesAt = 0;
   const adopt = shareNextRun(
     async () => {
@@ -169,23 +171,16 @@ const addClaim = (claims: Map<string, QueueClaim[]>, claim: QueueClaim): void =>
 };
 
 /** The results of a pass over the objects. */
-interface Pass {
+interface Pass extends FoundHoles {
   isLast: boolean;
   adopted: number;
   /** Objects that wait for others. */
   waiting: number;
-  /** Where queues may continue behind what no object has. */
-  holes: Map<string, Hole>;
-  /** Queues of which objects have parts that wait for their hosts, or for other queues of their objects. */
-  waitingParts: Set<string>;
 }
 
-/** More holes wait for the next pass. */
-const queuesMax = 10_000;
-
 interface AdoptionRun extends AdopterNeeds, PlaceNeeds, OpenedStores {
-  /** Reports, and notes, that what waits of an object is not in the log yet. */
-  isUnnamed(name: string): boolean;
+  /** Reports, and notes, that what an object has is not in the log yet. One that is kept waits no longer. */
+  isUnnamed(name: string, isKept: boolean): boolean;
 }
 interface ConnectedRun extends AdoptionRun {
   client: Client;
@@ -208,7 +203,7 @@ const adoptAll = async (needs: AdoptionRun): Promise<number> => {
         adopted: 0,
         waiting: 0,
         holes: new Map(),
-        waitingParts: new Set(),
+        waitingParts: new Map(),
       };
       for await (const objects of unsettledPages(needs.db)) await adoptPage(run, objects, pass);
       if (pass.waiting === 0 || isLast) return pass.waiting;
@@ -346,26 +341,29 @@ const tryToAdopt = async (needs: ConnectedRun, found: FoundObject): Promise<bool
     return true;
   }
   const open = queues.filter(({ isFenced }) => !isFenced);
-  if (!object.isLong)
-    noteWaiting(
-      pass,
-      queues.filter(({ isFenced }) => isFenced),
-    );
+  if (object.isLong && open.length < queues.length) return false;
+  noteWaiting(
+    pass,
+    queues.filter(({ isFenced }) => isFenced),
+    object,
+  );
   const isAhead = ({ queue, cursor }: PlacedQueue) => queue.previousCursor > cursor;
   const ahead = open.filter(isAhead);
   const next = open.filter((each) => !isAhead(each));
   for (const each of ahead) noteHole(pass, each, object);
-  if (next.length < queues.length && !(pass.isLast && object.isLong)) {
+  const isSettled = pass.isLast && object.isEnded;
+  const isKept = pass.isLast && object.isLong;
+  if (isSettled && ahead.length > 0 && needs.isUnnamed(object.name, isKept))
+    for (const each of ahead)
+      needs.report.left(describeQueuePart(each), "no object has what comes before it");
+  if (next.length < queues.length && !isKept) {
     pass.waiting++;
-    const isSettled = pass.isLast && object.isEnded;
-    if (isSettled && needs.isUnnamed(object.name))
-      for (const each of ahead)
-        needs.report.left(describeQueuePart(each), "no object has what comes before it");
     // The hosts of these do not have them any more; those of others may claim theirs within a day.
     const ready = next.filter(({ ackedThrough }) => ackedThrough > 0n || isSettled);
     noteWaiting(
       pass,
       next.filter((each) => !ready.includes(each)),
+      object,
     );
     return ready.length === 0 || adoptQueues(needs, found, { next: ready, isCopied: true });
   }
@@ -400,37 +398,6 @@ const adoptQueues = async (
   pass.adopted++;
   report.adopted(adopted);
   return true;
-};
-
-/** Returns the holes before which no object has anything. */
-const openHoles = ({ holes, waitingParts }: Pass): Hole[] =>
-  waitingParts.size === queuesMax
-    ? []
-    : [...holes].flatMap(([key, hole]) => (waitingParts.has(key) ? [] : [hole]));
-
-/** Notes queues of which an object has a part that waits. */
-const noteWaiting = ({ waitingParts }: Pass, queues: readonly PlacedQueue[]) => {
-  for (const { queue } of queues)
-    if (waitingParts.size < queuesMax) waitingParts.add(queueKey(queue));
-};
-
-/** Notes that nothing before an object's part of a queue was found yet, and through where that was committed. */
-const noteHole = (
-  { holes }: Pass,
-  { queue, ackedThrough }: PlacedQueue,
-  { isEnded, isLong }: UnsettledObject,
-) => {
-  if (!isEnded && ackedThrough === 0n) return;
-  const key = queueKey(queue);
-  const known = holes.get(key);
-  const { hostId, queueId, previousCursor } = queue;
-  const committed = highest(ackedThrough, isEnded && queue.settled ? previousCursor : 0n);
-  if (known) {
-    if (previousCursor < known.through) known.through = previousCursor;
-    known.committed = highest(known.committed, committed);
-    known.isLong ||= isLong;
-  } else if (holes.size < queuesMax)
-    holes.set(key, { queue: { hostId, queueId }, through: previousCursor, committed, isLong });
 };
 
 /** Commits frames at the cursors of their queues; returns false, with nothing committed, when one has moved. */

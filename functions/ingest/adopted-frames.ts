@@ -45,7 +45,10 @@ export interface PlaceNeeds {
   claims: ReadonlyMap<string, readonly QueueClaim[]>;
 }
 
-/** Places what an object has of queues. Gives those to its session that it continues and that nothing else can continue. */
+/**
+ * Places what an object has of queues. Gives those to its session that it continues and that nothing else can continue, and after a day also
+ * those of which it has something that the queue has in part. A part ahead of its queue is not fenced then either: its predecessor is missing.
+ */
 export const placeQueues = async (
   { db, claims }: PlaceNeeds,
   queues: readonly ObjectQueue[],
@@ -61,12 +64,17 @@ export const placeQueues = async (
     const isBound = isRecent && queue.sessionId.length > 0 && ackedThrough === 0n;
     const isOwn = held !== null && equalBytes(held, queue.sessionId);
     const placed = { queue, cursor, sessionId: isBound ? queue.sessionId : undefined };
-    if (!isBound || isOwn) return { ...placed, isFenced: false, ackedThrough };
+    const isAhead = queue.previousCursor > cursor;
+    if (!isBound || isOwn || (isLong && isAhead))
+      return { ...placed, isFenced: false, ackedThrough };
     const left = known.filter(({ isLeft }) => isLeft);
     const mayTake = held === null || isLong || left.length > 0;
-    const isNext = queue.previousCursor === cursor && queue.cursor > cursor;
+    const isNext = isLong ? !isAhead : queue.previousCursor === cursor;
     const isTaken =
-      mayTake && isNext && (await takeQueue(db, queue, { cursor, held, taken: queue.sessionId }));
+      mayTake &&
+      isNext &&
+      queue.cursor > cursor &&
+      (await takeQueue(db, queue, { cursor, held, taken: queue.sessionId }));
     return { ...placed, isFenced: !isTaken, ackedThrough: isTaken ? ackedOf(left) : 0n };
   };
   return Promise.all(queues.map(place));

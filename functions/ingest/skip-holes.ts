@@ -1,8 +1,11 @@
+import { highest, lowest } from "#kit/bigint.ts";
+import type { ObjectQueue } from "#proto/gen/svc/ingest/v1/stored_object_pb.js";
 import { queueKey } from "../store/ingest/decide-batch.ts";
 import { addGap } from "../store/ingest/gaps.ts";
+import type { UnsettledObject } from "../store/ingest/objects.ts";
 import { lockCursors, type QueueName, updateCursors } from "../store/ingest/queues.ts";
 import type { AdopterNeeds } from "./adopt-objects.ts";
-import type { PlaceNeeds } from "./adopted-frames.ts";
+import type { PlacedQueue, PlaceNeeds } from "./adopted-frames.ts";
 import {
   countLoss,
   createQueueEventRecorder,
@@ -21,7 +24,87 @@ export interface Hole {
   committed: bigint;
   /** The database has known for a day what is behind it: the host had the time to claim the queue. */
   isLong: boolean;
+  /** The session that the queue is given to: the one of what is behind the hole, unless that may be the queue's. */
+  sessionId: Uint8Array | undefined;
 }
+
+interface WaitingParts {
+  /** The first one continues the queue from there. */
+  from: bigint;
+  /** Core had committed the queue through it. */
+  committed: bigint;
+}
+
+/** What a pass over the objects has found of queues that none of them continues. */
+export interface FoundHoles {
+  /** Where queues may continue behind what no object has. */
+  holes: Map<string, Hole>;
+  /** Of queues of which objects have parts that wait for their hosts, or for other queues of their objects. */
+  waitingParts: Map<string, WaitingParts>;
+}
+
+/** More holes wait for the next pass. */
+const queuesMax = 10_000;
+
+/** Returns the holes of which no object has anything. */
+export const openHoles = ({ holes, waitingParts }: FoundHoles): Hole[] =>
+  waitingParts.size === queuesMax
+    ? []
+    : [...holes].flatMap(([key, hole]) => {
+        const waiting = waitingParts.get(key);
+        if (waiting === undefined) return [hole];
+        const committed = highest(hole.committed, waiting.committed);
+        return waiting.from < hole.through ? [] : [{ ...hole, committed }];
+      });
+
+/** Notes parts of queues that wait. */
+export const noteWaiting = (
+  { waitingParts }: FoundHoles,
+  parts: readonly PlacedQueue[],
+  object: UnsettledObject,
+) => {
+  for (const { queue } of parts) {
+    const key = queueKey(queue);
+    const known = waitingParts.get(key);
+    if (known === undefined && waitingParts.size === queuesMax) continue;
+    const { previousCursor } = queue;
+    const { from = previousCursor, committed = 0n } = known ?? {};
+    waitingParts.set(key, {
+      from: lowest(from, previousCursor),
+      committed: highest(committed, committedBefore(queue, object)),
+    });
+  }
+};
+
+/** Returns through where a queue was committed before a part of it; 0 if the part does not say so. */
+const committedBefore = (
+  { settled, previousCursor }: ObjectQueue,
+  { isEnded }: UnsettledObject,
+): bigint => (isEnded && settled ? previousCursor : 0n);
+
+/** Notes that nothing before an object's part of a queue was found yet, and through where that was committed. */
+export const noteHole = (
+  { holes }: FoundHoles,
+  { queue, ackedThrough, sessionId }: PlacedQueue,
+  object: UnsettledObject,
+) => {
+  if (!object.isEnded && ackedThrough === 0n) return;
+  const key = queueKey(queue);
+  const known = holes.get(key);
+  if (known === undefined && holes.size === queuesMax) return;
+  const { hostId, queueId, previousCursor } = queue;
+  const isFirst = known === undefined || previousCursor < known.through;
+  holes.set(key, {
+    queue: { hostId, queueId },
+    through: isFirst ? previousCursor : known.through,
+    sessionId: isFirst ? sessionId : known.sessionId,
+    committed: highest(
+      highest(known?.committed ?? 0n, ackedThrough),
+      committedBefore(queue, object),
+    ),
+    isLong: object.isLong || known?.isLong === true,
+  });
+};
 
 type SkipNeeds = AdopterNeeds & PlaceNeeds;
 
@@ -33,7 +116,7 @@ export const skipHoles = async (needs: SkipNeeds, holes: readonly Hole[]): Promi
   const record = createQueueEventRecorder(needs);
   let isMoved = false;
   for (const hole of holes) {
-    const { queue, through, committed } = hole;
+    const { queue, through, committed, sessionId } = hole;
     if (through > committed) continue;
     const losses = await needs.db.transaction(async (tx): Promise<RecordedLoss[]> => {
       const now = new Date(needs.clock.now());
@@ -44,7 +127,7 @@ export const skipHoles = async (needs: SkipNeeds, holes: readonly Hole[]): Promi
       if (before === undefined) return [];
       isMoved = true;
       const lost = lossOf(before, through);
-      const moved = { ...queue, cursor: through, sessionId: undefined };
+      const moved = { ...queue, cursor: through, sessionId };
       await updateCursors(tx, [{ ...moved, lost: lost ? sequencesOf(lost) : 0n }], now);
       return recordLoss({ record, addGap }, tx, queue, { lost, now });
     });

@@ -2,53 +2,12 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, it } from "vitest";
 import { ObjectStoreUnavailable } from "#functions/objects/object-store.ts";
-import { systemClock } from "#kit/clock.ts";
 import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
-import { queueId, session, through, useObjectCores } from "#tests/support/object-cores.ts";
-import type { QueueClaim } from "./adopted-frames.ts";
+import { claimOf, queueId, session, through, useObjectCores } from "#tests/support/object-cores.ts";
 
 const test = useObjectCores();
-const { startCore, send, open, stored, gaps, passHour, dump } = test;
-
-/** A claim of a host whose queue has had the sessions 1 and 2. */
-const claimOf = (hostId: string, acked: number, more: Partial<QueueClaim> = {}): QueueClaim => ({
-  hostId,
-  queueId,
-  sessionIds: [session(1), session(2)],
-  ackedThrough: BigInt(acked),
-  sentThrough: BigInt(acked),
-  ackedBefore: 0n,
-  isLeft: false,
-  ...more,
-});
-
-/** A host, and what an object has of its queue: behind a sequence, and up to one. */
-type Part = readonly [hostId: string, previous: number, last: number];
-
-/** Writes an object, as a core does that has not committed it. */
-const writeObject = async (
-  core: Awaited<ReturnType<typeof startCore>>,
-  parts: readonly Part[],
-  { isSettled = false } = {},
-) => {
-  const queues = parts.map(([hostId, previous, last]) => ({
-    hostId,
-    queueHex: queueId.toHex(),
-    initial: BigInt(previous),
-    cursor: BigInt(last),
-    session: session(2).toHex(),
-    isNew: false,
-    counts: { stored: 0, rejected: last - previous, discarded: 0 },
-  }));
-  await core.writer.write({ queues, blocks: [], isSettled, now: systemClock.now() });
-};
-const passDay = () =>
-  test.sql`update ingest_object set changed_at = changed_at - interval '25 hours', received_at = received_at - interval '25 hours'`;
-const cursors = async () =>
-  (await test.sql`select host_id, cursor::int from ingest_cursor order by 1`).map(
-    ({ host_id, cursor }) => `${host_id} ${cursor}`,
-  );
+const { startCore, send, open, stored, gaps, passHour, passDay, dump } = test;
 
 it("Q12: adopts for each host what it knows to be acknowledged, also of an object of several hosts", async () => {
   const core = await startCore();
@@ -201,106 +160,6 @@ it("D8: adopts although the connection of another core that adopts is lost", asy
   await Promise.all([expect(adopting).rejects.toThrow(), (await startCore()).adopter.recover()]);
   expect(await stored()).toEqual(through("a", 4));
   await proxy.close();
-});
-
-it("K11: adopts what follows a missing object where a host knows that it was acknowledged", async () => {
-  const core = await startCore();
-  await send(core, "a", 0, 2);
-  const restore = await dump();
-  for (const [previous, last] of [
-    [4, 6],
-    [6, 8],
-  ] as const)
-    await writeObject(core, [
-      ["a", previous, last],
-      ["offline", previous, last],
-    ]);
-  await restore();
-  await core.adopter.recover();
-  expect(await cursors()).toContain("a 2");
-  await core.adopter.recover([claimOf("a", 8)]);
-  expect(await cursors()).toEqual(expect.arrayContaining(["a 8", "offline 0"]));
-  expect(await gaps()).toEqual([{ host: "a", from: "3", through: "4" }]);
-});
-
-it("K11: skips what no object has only up to the first object behind it", async () => {
-  const core = await startCore();
-  await send(core, "a", 0, 2);
-  const restore = await dump();
-  await writeObject(core, [["a", 4, 6]]);
-  await writeObject(core, [["a", 6, 8]], { isSettled: true });
-  await restore();
-  await core.adopter.recover();
-  expect(await cursors()).toEqual(["a 8"]);
-  expect(await gaps()).toEqual([{ host: "a", from: "3", through: "4" }]);
-});
-
-/** Lets the database lose a queue, and the store what the queue begins with; returns a core on them. */
-const forgetBeginning = async () => {
-  const core = await startCore();
-  const restore = await dump();
-  await open(core, "a", 0, 1);
-  for (const previous of [0, 2, 4]) await send(core, "a", previous, previous + 2, 1);
-  const [first = ""] = test.store.objects.keys();
-  test.store.objects.delete(first);
-  await restore();
-  return startCore();
-};
-
-it("K11: takes the beginning of an unknown queue for missing once its host claims it", async () => {
-  const core = await forgetBeginning();
-  await core.adopter.recover();
-  expect(await cursors()).toEqual(["a 0"]);
-  await core.adopter.recover([claimOf("a", 6, { ackedBefore: 1n })]);
-  expect(await open(core, "a", 6)).toMatchObject({ cursor: 6n });
-  expect(await stored()).toEqual(through("a", 6).slice(2));
-  expect(await gaps()).toEqual([{ host: "a", from: "2", through: "2" }]);
-});
-
-it("K11: records after a day as lost the beginning of a queue whose host does not come", async () => {
-  const core = await forgetBeginning();
-  await core.adopter.recover();
-  await passDay();
-  await core.adopter.recover();
-  expect(await stored()).toEqual(through("a", 6).slice(2));
-  expect(await gaps()).toEqual([{ host: "a", from: "1", through: "2" }]);
-});
-
-it("K11: takes nothing of a queue for missing that waits for another queue of its object", async () => {
-  const core = await startCore();
-  await send(core, "a", 0, 2);
-  const restore = await dump();
-  // The object before this one is missing.
-  await writeObject(
-    core,
-    [
-      ["a", 4, 6],
-      ["b", 0, 2],
-    ],
-    { isSettled: true },
-  );
-  await writeObject(core, [["b", 2, 4]], { isSettled: true });
-  await restore();
-  await core.adopter.recover();
-  expect(await test.counts()).toMatchObject([
-    { host_id: "a", cursor: "6", range_rejected: "2", range_lost: "2" },
-    { host_id: "b", cursor: "4", range_rejected: "4", range_lost: "0" },
-  ]);
-});
-
-it("K11: takes nothing for missing that an object has whose name is not an hour old", async () => {
-  const one = await startCore();
-  const two = await startCore();
-  await send(one, "a", 0, 2);
-  const restore = await dump();
-  await send(two, "a", 2, 4);
-  await send(one, "a", 4, 6);
-  await restore();
-  // The names of the first core are in the dump, those of the second are not.
-  await passHour();
-  await (await startCore()).adopter.settleOld();
-  expect(await stored()).toEqual(through("a", 6));
-  expect(await gaps()).toEqual([]);
 });
 
 it("Q12: adopts what an earlier store has, behind what the present one has", async () => {

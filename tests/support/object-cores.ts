@@ -2,6 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach } from "vitest";
 import { createObjectAdopter, type ObjectAdopter } from "#functions/ingest/adopt-objects.ts";
+import type { QueueClaim } from "#functions/ingest/adopted-frames.ts";
 import { createObjectWriter } from "#functions/ingest/object-writer.ts";
 import { createPostgresSink } from "#functions/ingest/postgres-sink.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
@@ -26,6 +27,22 @@ import { findStored, testRun } from "./stored-envelopes.ts";
 export const queueId = new Uint8Array(16).fill(1);
 /** Returns a session id. */
 export const session = (byte: number) => new Uint8Array(16).fill(byte);
+
+/** A claim of a host whose queue has had the sessions 1 and 2. */
+export const claimOf = (
+  hostId: string,
+  acked: number,
+  more: Partial<QueueClaim> = {},
+): QueueClaim => ({
+  hostId,
+  queueId,
+  sessionIds: [session(1), session(2)],
+  ackedThrough: BigInt(acked),
+  sentThrough: BigInt(acked),
+  ackedBefore: 0n,
+  isLeft: false,
+  ...more,
+});
 
 /** A frame with the sequences after `previous` up to `last`, of which every tenth is rejected. */
 export const frame = (hostId: string, previous: number, last: number) => {
@@ -159,6 +176,11 @@ export const useObjectCores = () => {
 
   const passHour = () =>
     connection.sql`update ingest_object set changed_at = changed_at - interval '61 minutes'`;
+  /** Lets the database know all objects for a day, or the first ones. */
+  const passDay = ({ objects = 1_000_000 } = {}) =>
+    connection.sql`
+      update ingest_object set changed_at = changed_at - interval '25 hours', received_at = received_at - interval '25 hours'
+      where id <= ${objects}`;
 
   /** Dumps what ingest stores; returns the function that restores it. */
   const dump = async ({ isNoticed = true } = {}) => {
@@ -188,6 +210,7 @@ export const useObjectCores = () => {
     counts,
     states,
     passHour,
+    passDay,
     dump,
     objectReader,
     get db() {
