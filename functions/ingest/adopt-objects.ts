@@ -424,6 +424,7 @@ const commitFrames = async (
           // The object is written already.
           write: async ({ blocks }) => ({ ...object, bytes, blocks }),
           discardNames: () => undefined,
+          discard: () => undefined,
         },
       }),
     });

@@ -6,7 +6,7 @@ import type { Database } from "../store/database/database.ts";
 import type { ObjectWriter } from "../store/ingest/commit-batch.ts";
 import { layOutObject } from "../store/ingest/object-footer.ts";
 import { encodeReference } from "../store/ingest/object-reference.ts";
-import { type DrawnObject, drawObjects } from "../store/ingest/objects.ts";
+import { type DrawnObject, drawObjects, markDrawnObjects } from "../store/ingest/objects.ts";
 import { blockEncodings } from "../store/ingest/stored-envelope.ts";
 
 /** The store that a core writes objects to. */
@@ -43,7 +43,7 @@ const nameMsMax = 30 * 60_000;
 
 /** Creates the writer of a core's objects: it draws their names in advance, so that a batch does not wait for one. */
 export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
-  const { store, storeId, lineage, clock, observe } = needs;
+  const { db, store, storeId, lineage, clock, observe } = needs;
   const stock = createNameStock(needs);
   const put: ObjectStore["put"] = async (...object) => {
     const startedAt = clock.monotonic();
@@ -57,6 +57,8 @@ export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
   };
   return {
     discardNames: stock.discard,
+    // Left alone, it waits until no core uses its name.
+    discard: (object) => void markDrawnObjects(db, [object]).catch(() => undefined),
     async write(batch, signal) {
       const { id, nonce } = await stock.take();
       const { parts, offsets } = layOutObject(batch, { lineage, objectId: id });

@@ -7,7 +7,7 @@ import { startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
 import { claimOf, queueId, session, through, useObjectCores } from "#tests/support/object-cores.ts";
 
 const test = useObjectCores();
-const { startCore, send, open, stored, gaps, passHour, passDay, dump } = test;
+const { startCore, send, open, stored, gaps, states, passHour, passDay, dump } = test;
 
 it("Q12: adopts for each host what it knows to be acknowledged, also of an object of several hosts", async () => {
   const core = await startCore();
@@ -136,6 +136,19 @@ it("Q12: adopts after a day what waits for a host that does not come", async () 
   expect(await stored()).toEqual(through("a", 6));
   expect(await send(core, "a", 6, 7, 1)).toMatchObject(forked);
   expect(await open(core, "a", 6, 3)).toMatchObject({ cursor: 6n });
+});
+
+it("Q12: adopts nothing that was rejected because another copy of the queue has opened it", async () => {
+  const core = await startCore();
+  await open(core, "a", 0, 1);
+  await send(core, "a", 0, 2, 1);
+  const other = await startCore();
+  await open(other, "a", 2, 2);
+  expect(await send(core, "a", 2, 4, 1)).toMatchObject(forked);
+  await expect.poll(states).toContain("2: 1");
+  await passDay();
+  await core.adopter.recover();
+  expect(await open(other, "a", 2, 3)).toMatchObject({ cursor: 2n });
 });
 
 it("D8: adopts although the connection of another core that adopts is lost", async () => {

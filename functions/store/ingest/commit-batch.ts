@@ -11,7 +11,8 @@
  *   the cursor is rolled back.
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
  * - With an object store, the data of the blocks are durable in an object before the transaction begins. The transaction consumes the name
- *   of the object that core has drawn, and commits nothing if that is no longer valid: no row names an object that is being deleted.
+ *   of the object that core has drawn, and commits nothing if that is no longer valid: no row names an object that is being deleted. An object
+ *   of a batch that is rejected is garbage: what it has of a queue must never be taken for what the queue has.
  */
 
 import { sql } from "drizzle-orm";
@@ -128,6 +129,8 @@ export interface ObjectWriter {
   write(batch: ObjectBatch, signal?: AbortSignal): Promise<WrittenObject>;
   /** Gives up the names that were drawn in advance: the database does not know them. */
   discardNames(): void;
+  /** Gives up an object whose transaction the database has rolled back: no row will name it. */
+  discard(object: WrittenObject): void;
 }
 
 /** A durable object, and its blocks as rows that name it. */
@@ -188,15 +191,19 @@ const commitAt = async (
 ): Promise<FrameOutcome[] | undefined> => {
   const batch = encodeBatch(frames, needs);
   for (let attempts = 1; ; attempts++) {
+    let object: WrittenObject | undefined;
     try {
-      const object = batch.isMoving ? await writeObject(batch, needs) : undefined;
+      object = batch.isMoving ? await writeObject(batch, needs) : undefined;
       await commitEncoded(client, { ...batch, object }, needs);
       return batch.outcomes;
     } catch (cause) {
       // Without a connection there is nothing to roll back, and the original error is the more useful one.
       await client.query("rollback").catch(() => undefined);
       const code = errorCode(cause);
-      if (code === unexpectedCursor) return undefined;
+      if (code === unexpectedCursor) {
+        if (object) needs.objects?.discard(object);
+        return undefined;
+      }
       if (code === invalidName) needs.objects?.discardNames();
       const needsName = code === invalidName || cause instanceof ObjectExists;
       if (!needsName || attempts === objectsMax) throw cause;
