@@ -4,7 +4,6 @@ import type { Clock } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";
 import { freeBytes } from "#kit/free-bytes.ts";
 import type { Log } from "#kit/log.ts";
-import { ProtobufError } from "#proto/wire.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { Database } from "../store/database/database.ts";
 import {
@@ -20,14 +19,16 @@ import {
   describeDamage,
   type StoredEnvelope,
 } from "../store/ingest/stored-envelope.ts";
-import { createDeadLetterLimit, type DeadLetterDecision } from "./dead-letter-limit.ts";
 import {
   createSuspects,
   cutRequests,
+  type EncodedEnvelopes,
   type ExportRequest,
-  encodeRequest,
+  encodeEnvelopes,
   type RequestLimits,
-} from "./export-requests.ts";
+  type UnpackedBlock,
+} from "./cut-requests.ts";
+import { createDeadLetterLimit, type DeadLetterDecision } from "./dead-letter-limit.ts";
 import type { OtlpClient } from "./otlp-client.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 import { createPace, type Pace } from "./pace.ts";
@@ -73,6 +74,7 @@ export const createDelivery = (needs: DeliveryNeeds) => {
       logPartial(log, name, rejected);
     },
   };
+  const writer = new BinaryWriter();
   const delivery = {
     client,
     clock,
@@ -81,7 +83,7 @@ export const createDelivery = (needs: DeliveryNeeds) => {
     pace,
     isAttested,
     isCompressed,
-    writer: new BinaryWriter(),
+    writer,
     decideDeadLetter: letters.decide,
   };
   /** Unpacks a block when its envelopes are to be sent. Rejects only when the signal aborts. */
@@ -89,7 +91,7 @@ export const createDelivery = (needs: DeliveryNeeds) => {
     blocks: Iterable<PackedBlock>,
     signal: AbortSignal,
   ): Promise<ChunkOutcome> => {
-    const limits = { ...limitsOf(config, pace), isolationOf: suspects.isolationOf };
+    const limits = { ...limitsOf(config, pace), isolationOf: suspects.isolationOf, writer };
     const damaged: DamagedBlock[] = [];
     const requests = cutRequests(unpackAll(blocks, damaged), limits);
     const delivered = await deliverInOrder(requests, { ...delivery, signal });
@@ -122,7 +124,10 @@ export const createDelivery = (needs: DeliveryNeeds) => {
 };
 
 /** Unpacks blocks one after the other. Adds a damaged one to `damaged`: an export that stopped at it would never continue. */
-function* unpackAll(blocks: Iterable<PackedBlock>, damaged: DamagedBlock[]) {
+function* unpackAll(
+  blocks: Iterable<PackedBlock>,
+  damaged: DamagedBlock[],
+): Generator<UnpackedBlock> {
   for (const block of blocks) {
     let envelopes: readonly StoredEnvelope[] = [];
     try {
@@ -131,7 +136,7 @@ function* unpackAll(blocks: Iterable<PackedBlock>, damaged: DamagedBlock[]) {
       if (!(cause instanceof BlockCorrupt)) throw cause;
       damaged.push(block);
     }
-    yield* envelopes;
+    yield { envelopes, unpack: block.unpack };
   }
 }
 
@@ -215,45 +220,60 @@ export const deliver = async (
   request: ExportRequest,
   options: DeliveryOptions,
 ): Promise<ChunkOutcome> => {
+  const encoded = request.encoded ?? encodeEnvelopes(request.envelopes, options);
+  try {
+    return await deliverEncoded({ ...encoded, request }, options);
+  } finally {
+    if (options.isCompressed && encoded.body) freeBytes(encoded.body);
+  }
+};
+
+const deliverEncoded = async (
+  { request, body, count }: EncodedEnvelopes & { request: ExportRequest },
+  options: DeliveryOptions,
+): Promise<ChunkOutcome> => {
   const { clock, entropy, observe, pace, signal } = options;
-  const { envelopes } = request;
-  const inHalves = (): Promise<ChunkOutcome> => {
-    const middle = envelopes.length >> 1;
-    const halves = [envelopes.slice(0, middle), envelopes.slice(middle)];
-    return deliverInOrder(
-      halves.map((half) => ({ ...request, envelopes: half })),
-      options,
-    );
-  };
   for (let attempt = 0; ; attempt++) {
     signal.throwIfAborted();
-    const outcome = await send(request, options);
+    const outcome = body ? await send(request.signal, body, options) : malformed;
     observe.request(outcome.status);
     if (outcome.status === "accepted") {
       observe.state(null);
       return outcome.rejectedItems > 0
         ? noteRejectedItems(request, outcome, options)
-        : { ...noOutcome, exported: envelopes.length };
+        : { ...noOutcome, exported: count };
     }
     if (outcome.status === "rejected") {
-      if (envelopes.length > 1) return inHalves();
-      const givenUp = await dropOrStore(envelopes[0], outcome, options);
+      if (count > 1) return deliverInHalves(request, options);
+      const givenUp = await dropOrStore(request.envelopes[0], outcome, options);
       if (givenUp) return givenUp;
       observe.state(`too many dead letters: ${outcome.reason}`);
     } else observe.state(outcome.reason);
-    const { bounds, afterMs } =
-      outcome.status === "retry"
-        ? { bounds: retry, afterMs: outcome.afterMs || 0 }
-        : { bounds: refused, afterMs: 0 };
-    await clock.sleep(afterMs + fullJitterMs({ attempt, ...bounds, entropy }), signal);
-    if (
-      outcome.status === "retry" &&
-      outcome.isTimeout &&
-      envelopes.length > 1 &&
-      bytesOf(envelopes) > pace.bytesMax()
-    )
-      return inHalves();
+    await clock.sleep(pauseMs(outcome, attempt, entropy), signal);
+    const isLate = outcome.status === "retry" && outcome.isTimeout;
+    if (isLate && isLargerThan(pace.bytesMax(), request.envelopes))
+      return deliverInHalves(request, options);
   }
+};
+
+const pauseMs = (outcome: OtlpOutcome, attempt: number, entropy: Entropy): number => {
+  const { bounds, afterMs } =
+    outcome.status === "retry"
+      ? { bounds: retry, afterMs: outcome.afterMs ?? 0 }
+      : { bounds: refused, afterMs: 0 };
+  return afterMs + fullJitterMs({ attempt, ...bounds, entropy });
+};
+
+const deliverInHalves = (
+  { signal, envelopes }: ExportRequest,
+  options: DeliveryOptions,
+): Promise<ChunkOutcome> => {
+  const middle = envelopes.length >> 1;
+  const halves = [envelopes.slice(0, middle), envelopes.slice(middle)];
+  return deliverInOrder(
+    halves.map((half) => ({ signal, envelopes: half })),
+    options,
+  );
 };
 
 /** Creates a dead letter of a rejected envelope, or drops it; returns undefined if it has to wait. */
@@ -273,22 +293,22 @@ const dropOrStore = async (
   };
 };
 
-/** Sends a request once. One with a malformed payload is rejected here: no resource of that could have the identity of its host. */
+/** The outcome of a request with a malformed payload: no resource of that could have the identity of its host. */
+const malformed: OtlpOutcome = {
+  status: "rejected",
+  reason: "the payload is no OTLP request",
+  isUnsent: true,
+};
+
+/** Sends a request once. */
 const send = async (
-  request: ExportRequest,
-  { client, pace, isAttested, isCompressed, writer }: DeliveryOptions,
+  signal: ExportRequest["signal"],
+  body: Uint8Array,
+  { client, pace }: DeliveryOptions,
 ): Promise<OtlpOutcome> => {
-  let body: Uint8Array;
-  try {
-    body = encodeRequest(request, isAttested, writer);
-  } catch (cause) {
-    if (!(cause instanceof ProtobufError)) throw cause;
-    return { status: "rejected", reason: "the payload is no OTLP request", isUnsent: true };
-  }
   const startedAt = pace.clock.monotonic();
   const timeoutMs = pace.timeoutMs();
-  const outcome = await client.send(request.signal, body, timeoutMs);
-  if (isCompressed && body !== request.envelopes[0]?.payload) freeBytes(body);
+  const outcome = await client.send(signal, body, timeoutMs);
   if (outcome.status === "retry" && outcome.isTimeout) pace.timedOut(timeoutMs);
   else if (outcome.status === "accepted") pace.answered(pace.clock.monotonic() - startedAt);
   return outcome;
@@ -320,8 +340,9 @@ const noteRejectedItems = async (
   return { ...noOutcome, exported: envelopes.length, rejectedItems, partial };
 };
 
-const bytesOf = (envelopes: readonly StoredEnvelope[]) =>
-  envelopes.reduce((sum, { payload }) => sum + payload.length, 0);
+/** Reports whether several envelopes have more than `bytes` of payload. */
+const isLargerThan = (bytes: number, envelopes: readonly StoredEnvelope[]) =>
+  envelopes.length > 1 && envelopes.reduce((sum, { payload }) => sum + payload.length, 0) > bytes;
 
 /** Delivers requests one after the other. */
 const deliverInOrder = async (

@@ -4,7 +4,7 @@ import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { noOutcome } from "../store/export/positions.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { type DeliveryOptions, deliver, type PartialRejection } from "./create-delivery.ts";
-import type { ExportRequest } from "./export-requests.ts";
+import type { ExportRequest } from "./cut-requests.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 import { createPace } from "./pace.ts";
 
@@ -266,5 +266,6 @@ it("frees the bytes of a request that the client has compressed, and no payload"
   await run({ envelopes: [own] });
   expect(sent[0]).toBeGreaterThan(100);
   expect(sent).toEqual([sent[0], sent[0], 2, 2]);
-  expect(bodies.map(({ length }) => length)).toEqual([0, 0, 2, 2]);
+  expect(bodies.map(({ length }) => length)).toEqual([0, 0, 0, 0]);
+  expect(payload).toEqual(Uint8Array.of(10, 0));
 });

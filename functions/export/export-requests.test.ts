@@ -1,6 +1,9 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { KeyValueSchema } from "#proto/gen/opentelemetry/proto/common/v1/common_pb.js";
 import { ResourceSchema } from "#proto/gen/opentelemetry/proto/resource/v1/resource_pb.js";
@@ -8,14 +11,8 @@ import { spansOf, traceRequest } from "#tests/collector/support/otlp.ts";
 import { logRecordsOf } from "#tests/support/ingest/otlp-backend.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
-import {
-  attestResources,
-  createSuspects,
-  cutRequests,
-  encodeRequest,
-  hostIdentityKey,
-  type Isolation,
-} from "./export-requests.ts";
+import { createSuspects, cutRequests, type Isolation } from "./cut-requests.ts";
+import { attestResources, encodeRequest, hostIdentityKey } from "./export-requests.ts";
 
 const envelope = (some: Partial<StoredEnvelope>) => ({
   hostId: "spiffe://fleet.test/host/web-17",
@@ -34,10 +31,16 @@ const all = {
   signals: ["traces", "logs", "metrics"],
   isAttested: true,
 } as const;
+/** Envelopes as a block, which may be unpacked again. */
+const blockOf = (envelopes: readonly StoredEnvelope[]) => ({ envelopes, unpack: () => envelopes });
 const only = (envelopes: readonly StoredEnvelope[], isAttested = true) => {
-  const [request, ...others] = cutRequests(envelopes, all);
+  const [request, ...others] = cutRequests([blockOf(envelopes)], { ...all, isAttested });
   expect(others).toEqual([]);
-  return encodeRequest(request ?? { signal: "logs", envelopes: [] }, isAttested);
+  expect(request?.encoded).toEqual({
+    body: encodeRequest({ envelopes }, isAttested),
+    count: envelopes.length,
+  });
+  return request?.encoded?.body ?? new Uint8Array();
 };
 /** A request whose only resource comes twice. */
 const resourceTwice = (resource: Uint8Array) => {
@@ -120,7 +123,7 @@ describe("requests", () => {
       envelope({ sequence: 10n }),
     ];
     expect(
-      cutRequests(envelopes, all)
+      cutRequests([blockOf(envelopes)], all)
         .map(({ signal, envelopes: { length } }) => [signal, length])
         .toArray(),
     ).toEqual([
@@ -128,8 +131,11 @@ describe("requests", () => {
       ["logs", 2],
       ["metrics", 1],
     ]);
-    expect([...cutRequests(envelopes, { ...all, bytesMax: 1 })]).toHaveLength(5);
-    const [logs, ...others] = cutRequests(envelopes, { ...all, signals: ["logs"] });
+    expect([...cutRequests([blockOf(envelopes)], { ...all, bytesMax: 1 })]).toHaveLength(5);
+    const [logs, ...others] = cutRequests([blockOf(envelopes)], {
+      ...all,
+      signals: ["logs"],
+    });
     expect(logs?.signal).toBe("logs");
     expect(others).toEqual([]);
   });
@@ -206,10 +212,10 @@ describe("requests", () => {
     );
   });
 
-  it("take no more envelopes than the next one needs", () => {
+  it("take no more blocks than the next one needs", () => {
     let taken = 0;
-    const envelopes = Array.from({ length: 100 }, () => envelope({})).values();
-    const counted = envelopes.map((each) => {
+    const blocks = Array.from({ length: 100 }, () => blockOf([envelope({})])).values();
+    const counted = blocks.map((each) => {
       taken += 1;
       return each;
     });
@@ -217,10 +223,65 @@ describe("requests", () => {
     expect(taken).toBe((request?.envelopes.length ?? 0) + 1);
   });
 
+  it("are encoded as they fill, and unpack their envelopes again when these are needed", () => {
+    const blocks = Array.from({ length: 30 }, (_, block) =>
+      Array.from({ length: 1 + (block % 9) * 20 }, (_, index) => {
+        const name = `${block}-${index}`;
+        const line = { sequence: BigInt(block * 1_000 + index) };
+        return (block + index) % 3 === 0 ? spans(name) : envelope(line);
+      }),
+    );
+    const unpack = vi.fn((block: number) => blocks[block] ?? []);
+    const packed = blocks.map((envelopes, block) => ({ envelopes, unpack: () => unpack(block) }));
+    const requests = [...cutRequests(packed, { ...all, bytesMax: 50_000 })];
+    expect(unpack).not.toHaveBeenCalled();
+    expect(requests.length).toBeGreaterThan(4);
+    const contentsOf = (signal: string, body: Uint8Array) =>
+      signal === "traces"
+        ? spansOf(body).map(({ name }) => name)
+        : logRecordsOf(body).map(({ record }) => attributesOf(record.attributes)["log.record.uid"]);
+    for (const { signal, envelopes, encoded } of requests) {
+      const whole = encodeRequest({ envelopes }, true);
+      expect(encoded?.count).toBe(envelopes.length);
+      expect(contentsOf(signal, encoded?.body ?? whole.subarray(0, 0))).toEqual(
+        contentsOf(signal, whole),
+      );
+    }
+    const isSpan = ({ kind }: StoredEnvelope) => kind === "otel_span";
+    const sent = requests.flatMap(({ envelopes }) => envelopes);
+    expect(sent.filter(isSpan)).toEqual(blocks.flat().filter(isSpan));
+    expect(sent.filter((each) => !isSpan(each))).toEqual(
+      blocks.flat().filter((each) => !isSpan(each)),
+    );
+  });
+
+  it("keep no envelope in memory once they are encoded", async () => {
+    let first: WeakRef<StoredEnvelope> | undefined;
+    const blocks = Array.from({ length: 3 }).values();
+    const unpacked = blocks.map(() => {
+      const unpack = () => Array.from({ length: 100 }, () => envelope({}));
+      const envelopes = unpack();
+      first ??= new WeakRef(envelopes[0] as StoredEnvelope);
+      return { envelopes, unpack };
+    });
+    const requests = cutRequests(unpacked, all);
+    const { value: request } = requests.next();
+    // A reference is kept until the end of the turn that made it.
+    await sleep(0);
+    setFlagsFromString("--expose-gc");
+    (runInNewContext("gc") as () => void)();
+    expect(first?.deref()).toBeUndefined();
+    expect(request?.encoded?.count).toBe(300);
+    expect(request?.envelopes).toHaveLength(300);
+  });
+
   it("are kept apart for hosts of which the backend has rejected items", () => {
     const hosts = ["a", "b", "b", "c", "a"].map((hostId) => envelope({ hostId }));
     const cut = (isolation: Record<string, Isolation>) =>
-      cutRequests(hosts, { ...all, isolationOf: (hostId) => isolation[hostId] ?? "none" })
+      cutRequests([blockOf(hosts)], {
+        ...all,
+        isolationOf: (hostId) => isolation[hostId] ?? "none",
+      })
         .map(({ envelopes }) => envelopes.map(({ hostId }) => hostId).join(""))
         .toArray();
     expect(cut({})).toEqual(["abbca"]);
@@ -237,7 +298,7 @@ describe("requests", () => {
 
   it("keep a payload that is cut off from those of other hosts", () => {
     const cut = envelope({ kind: "otel_span", payload: traceRequest(["x"]).subarray(0, -3) });
-    const requests = [...cutRequests([spans("a"), cut, spans("b")], all)];
+    const requests = [...cutRequests([blockOf([spans("a"), cut, spans("b")])], all)];
     expect(requests.map(({ envelopes }) => envelopes.length)).toEqual([1, 1, 1]);
     expect(requests[1]?.envelopes).toEqual([cut]);
   });

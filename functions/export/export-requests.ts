@@ -13,110 +13,12 @@ import {
 import type { ExportSignal } from "../config/export-config.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 
-/** Envelopes that go into one export request, in their order. */
-export interface ExportRequest {
-  signal: ExportSignal;
-  envelopes: readonly StoredEnvelope[];
-}
-
-/** The limits of a request's contents. */
-export interface RequestLimits {
-  /** Payload of a request; one envelope may exceed it. */
-  bytesMax: number;
-  signals: readonly ExportSignal[];
-  /** Whether each resource gets the identity of its host. */
-  isAttested: boolean;
-  /** How the envelopes of a host are separated from others, so that a rejection can be attributed. */
-  isolationOf?: (hostId: string) => Isolation;
-}
-
-/** Whether envelopes share requests with those of other hosts, with those of their own host, or with none. */
-export type Isolation = "none" | "host" | "envelope";
-
 /** The kinds whose payload is an OTLP request (docs/protocol.md). Lines, and unknown kinds, become log records. */
-const otlpSignals: ReadonlyMap<string, ExportSignal> = new Map([
+export const otlpSignals: ReadonlyMap<string, ExportSignal> = new Map([
   ["otel_span", "traces"],
   ["otel_log", "logs"],
   ["otel_metric", "metrics"],
 ]);
-
-/** Reports whether a payload consists of complete resources: a truncated one would take the bytes after it, another host's, as its own. */
-const isWhole = ({ payload }: StoredEnvelope) => {
-  try {
-    readWire(payload, (reader) => eachValue(reader, payload.length, 1, () => undefined));
-    return true;
-  } catch {
-    return false;
-  }
-};
-
-/**
- * Splits the envelopes of `signals` into requests of at most `bytesMax` of payload, or of one envelope; takes no more of them than the next
- * request needs. The requests of a signal are in the order of the envelopes. A malformed payload has its own request.
- */
-export function* cutRequests(
-  envelopes: Iterable<StoredEnvelope>,
-  { bytesMax, signals, isolationOf = () => "none" }: RequestLimits,
-): Generator<ExportRequest> {
-  const open = new Map<
-    ExportSignal,
-    ExportRequest & { envelopes: StoredEnvelope[]; bytes: number; onlyHost: string | null }
-  >();
-  for (const envelope of envelopes) {
-    const otlp = otlpSignals.get(envelope.kind);
-    const signal = otlp ?? "logs";
-    if (!signals.includes(signal)) continue;
-    const isolation = isolationOf(envelope.hostId);
-    const isAlone = isolation === "envelope" || (otlp !== undefined && !isWhole(envelope));
-    const onlyHost = isolation === "host" ? envelope.hostId : null;
-    const before = open.get(signal);
-    const isFull = before && before.bytes + envelope.payload.length > bytesMax;
-    if (before && (isAlone || isFull || before.onlyHost !== onlyHost)) {
-      yield before;
-      open.delete(signal);
-    }
-    if (isAlone) {
-      yield { signal, envelopes: [envelope] };
-      continue;
-    }
-    const request = open.get(signal) ?? { signal, envelopes: [], bytes: 0, onlyHost };
-    open.set(signal, request);
-    request.envelopes.push(envelope);
-    // A line has some hundred bytes of names and times around it.
-    request.bytes += envelope.payload.length + 128;
-  }
-  yield* open.values();
-}
-
-/** How many envelopes of a host are isolated after one that was rejected in part. */
-const envelopesIsolated = 1_000;
-const hostsMax = 10_000;
-
-/**
- * Narrows down who sends what a backend rejects: an accepted request does not say which of its items were not, and must not be sent again. The
- * hosts of such a request are isolated from others for a while, and one that is then alone in such a request has each envelope alone.
- */
-export const createSuspects = () => {
-  const suspects = new Map<string, { isolation: Isolation; left: number }>();
-  return {
-    isolationOf(hostId: string): Isolation {
-      const suspect = suspects.get(hostId);
-      if (suspect === undefined) return "none";
-      suspect.left -= 1;
-      if (suspect.left <= 0) suspects.delete(hostId);
-      return suspect.isolation;
-    },
-    note({ envelopes }: Pick<ExportRequest, "envelopes">): void {
-      const hosts = new Set(envelopes.map(({ hostId }) => hostId));
-      for (const hostId of hosts)
-        if (suspects.size < hostsMax)
-          suspects.set(hostId, {
-            isolation: hosts.size === 1 ? "envelope" : "host",
-            left: envelopesIsolated,
-          });
-    },
-  };
-};
 
 /** The resource attribute with the identity of the certificate that sent the telemetry. */
 export const hostIdentityKey = "svc.host.identity";
@@ -185,7 +87,7 @@ const encodeField = (parts: readonly Uint8Array[]): Uint8Array[] => [
  * keeps its buffer, which grows with the largest of them.
  */
 export const encodeRequest = (
-  { envelopes }: ExportRequest,
+  { envelopes }: { envelopes: readonly StoredEnvelope[] },
   isAttested: boolean,
   writer = new BinaryWriter(),
 ): Uint8Array => {

@@ -2,6 +2,7 @@ import { promisify } from "node:util";
 import { constants, gzip } from "node:zlib";
 import type { Clock } from "#kit/clock.ts";
 import { jsonLimits } from "#kit/foreign-json.ts";
+import { freeBytes } from "#kit/free-bytes.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 
@@ -34,8 +35,19 @@ export const connectMsMax = 5_000;
 /** The longest response that is read: it has a count and a message. */
 export const responseBytesMax = jsonLimits.backendAnswer.bytes;
 
-const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
+const compress = promisify<Uint8Array, { level: number; chunkSize: number }, Buffer>(gzip);
+
+/** Telemetry becomes smaller than this share, so that mostly one chunk has all of it. */
+const chunkShare = 1 / 4;
+/** Node takes smaller chunks from its pool. */
+const chunkBytesMin = 64 * 1024;
 
 /** Compresses on zlib's threads, by its fastest level: a tenth larger, in a third of the time. */
-export const gzipFast = (bytes: Uint8Array): Promise<Buffer> =>
-  compress(bytes, { level: constants.Z_BEST_SPEED });
+export const gzipFast = async (bytes: Uint8Array): Promise<Uint8Array> => {
+  const chunkSize = Math.max(chunkBytesMin, Math.ceil(bytes.length * chunkShare));
+  const compressed = await compress(bytes, { level: constants.Z_BEST_SPEED, chunkSize });
+  if (compressed.buffer.byteLength !== chunkSize) return compressed;
+  const copy = Uint8Array.from(compressed);
+  freeBytes(compressed, { whole: true });
+  return copy;
+};

@@ -10,7 +10,7 @@ import {
 } from "../store/export/dead-letters.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { deliver } from "./create-delivery.ts";
-import { cutRequests, type RequestLimits } from "./export-requests.ts";
+import { cutRequests, type RequestLimits } from "./cut-requests.ts";
 import type { OtlpClient } from "./otlp-client.ts";
 import type { Pace } from "./pace.ts";
 
@@ -49,9 +49,10 @@ export const retryDeadLetters = async (options: RetryOptions) => {
     const letters = new Map<StoredEnvelope, StoredDeadLetter>(
       page.map((letter) => [envelopeOf(letter), letter]),
     );
-    const requests = cutRequests(letters.keys(), limits).toArray();
+    const envelopes = [...letters.keys()];
+    const requests = cutRequests([{ envelopes, unpack: () => envelopes }], limits).toArray();
     report.skipped +=
-      page.length - requests.reduce((sum, { envelopes }) => sum + envelopes.length, 0);
+      page.length - requests.reduce((sum, request) => sum + request.envelopes.length, 0);
     for (const request of requests) {
       const outcome = await deliverOnce(request, options);
       if (typeof outcome === "string") return { ...report, failure: outcome };

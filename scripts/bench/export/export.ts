@@ -165,7 +165,7 @@ const measureFloor = async ({ readAll }: ExportStore, port: number): Promise<num
   for await (const envelopes of readAll()) {
     read += envelopes.length;
     const send = async () => {
-      const body = await gzipFast(encodeRequest({ signal: "logs", envelopes }, true));
+      const body = await gzipFast(encodeRequest({ envelopes }, true));
       const url = `http://127.0.0.1:${port}/v1/logs`;
       await (await request(url, { method: "POST", dispatcher, body })).body.dump();
     };
