@@ -41,7 +41,7 @@ import {
   hasEndedObjects,
   ignoreObject,
   keepObject,
-  markDrawnObjects,
+  markDrawnObject,
   type UnsettledObject,
 } from "../store/ingest/objects.ts";
 import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
@@ -300,7 +300,7 @@ const findFooter = async (
   } catch (err) {
     if (err instanceof ObjectMissing) {
       needs.unused.add(object.name);
-      if (object.isEnded) await markDrawnObjects(db, [object]);
+      if (object.isEnded) await markDrawnObject(db, object);
     } else if (!(err instanceof ObjectChanged)) throw err;
     else if (object.isEnded) {
       report.left({ object: object.id, err }, "the object is damaged");
@@ -337,7 +337,7 @@ const tryToAdopt = async (needs: ConnectedRun, found: FoundObject): Promise<bool
   );
   // The core of a name in use may be about to commit it, or the one before it.
   if (queues.length === 0) {
-    if (object.isEnded) await markDrawnObjects(db, [object]);
+    if (object.isEnded) await markDrawnObject(db, object);
     return true;
   }
   const open = queues.filter(({ isFenced }) => !isFenced);

@@ -6,12 +6,12 @@ import type { Database } from "../store/database/database.ts";
 import type { ObjectWriter } from "../store/ingest/commit-batch.ts";
 import { layOutObject } from "../store/ingest/object-footer.ts";
 import { encodeReference } from "../store/ingest/object-reference.ts";
-import { type DrawnObject, drawObjects, markDrawnObjects } from "../store/ingest/objects.ts";
+import { type DrawnObject, drawObjects, markDrawnObject } from "../store/ingest/objects.ts";
 import { blockEncodings } from "../store/ingest/stored-envelope.ts";
 
 /** The store that a core writes objects to. */
 export interface WrittenStore {
-  store: Pick<ObjectStore, "put">;
+  store: Pick<ObjectStore, "put" | "delete">;
   /** The id in `ingest_store`. */
   storeId: number;
   /** Names the database in the objects. */
@@ -43,7 +43,7 @@ const nameMsMax = 30 * 60_000;
 
 /** Creates the writer of a core's objects: it draws their names in advance, so that a batch does not wait for one. */
 export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
-  const { db, store, storeId, lineage, clock, observe } = needs;
+  const { store, storeId, lineage, clock, observe } = needs;
   const stock = createNameStock(needs);
   const put: ObjectStore["put"] = async (...object) => {
     const startedAt = clock.monotonic();
@@ -57,8 +57,7 @@ export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
   };
   return {
     discardNames: stock.discard,
-    // Left alone, it waits until no core uses its name.
-    discard: (object) => void markDrawnObjects(db, [object]).catch(() => undefined),
+    discard: (object) => void deleteDrawn(needs, object).catch(() => undefined),
     async write(batch, signal) {
       const { id, nonce } = await stock.take();
       const { parts, offsets } = layOutObject(batch, { lineage, objectId: id });
@@ -80,6 +79,15 @@ export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
       return { id, nonce, blocks, bytes: lengthOf(parts) };
     },
   };
+};
+
+/**
+ * Deletes an object that nothing names, at once: a database that is restored forgets the mark, and would adopt what it lists. One that cannot be
+ * deleted now is swept, or waits until no core uses its name.
+ */
+const deleteDrawn = async ({ db, store }: WriterNeeds, object: DrawnObject): Promise<void> => {
+  if (await markDrawnObject(db, object))
+    await store.delete([objectNameOf(object.id, object.nonce)]);
 };
 
 /** Creates a stock of names that no object has. */

@@ -131,10 +131,9 @@ const keep: Execute = async (server, open, [, id, nonce]) => {
 };
 
 const mark: Execute = async (server, open, params) => {
-  const names = namesOf(params);
-  for (const name of await lockObjects(server, open, { names, state: 0 }))
-    setState(server, open, { name, state: 2 });
-  return [];
+  const names = await lockObjects(server, open, { names: namesOf(params), state: 0 });
+  for (const name of names) setState(server, open, { name, state: 2 });
+  return names.map((name) => ({ name }));
 };
 
 const deleteRows: Execute = async (server, open, params) => {

@@ -8,6 +8,7 @@ import type { Executor } from "../database/database.ts";
 import {
   asIs,
   firstRow,
+  hasRows,
   orNull,
   readRows,
   readScalar,
@@ -245,12 +246,13 @@ export const ignoreObject = async (db: Executor, { id, nonce }: DrawnObject): Pr
   );
 };
 
-/** Marks drawn names for deletion: no batch can use them from then on. */
-export const markDrawnObjects = async (db: Executor, objects: readonly DrawnObject[]) => {
-  for (const isOne of namings(objects))
-    await db.execute(sql`
-      update ingest_object set state = 2, changed_at = clock_timestamp() where state = 0 and ${isOne}`);
-};
+/** Marks a drawn name for deletion: no batch can use it from then on. Returns whether it was drawn and not used. */
+export const markDrawnObject = (db: Executor, object: DrawnObject): Promise<boolean> =>
+  hasRows(
+    db.execute(sql`
+    update ingest_object set state = 2, changed_at = clock_timestamp()
+    where state = 0 and nonce = decode(${object.nonce}, 'hex') and id = any(${idsOf([object])}) returning id`),
+  );
 
 /** Deletes the rows of objects that were deleted. */
 export const deleteObjectRows = async (db: Executor, objects: readonly DrawnObject[]) => {
