@@ -12,9 +12,10 @@
  *   and every object at once, so that none takes what another has for missing.
  * - Frames of a session that is not the queue's are not adopted, except of an object that is newer than the state of the database, and of
  *   a session that its host names, up to what the host knows to be acknowledged: a restore may go unnoticed.
- * - A queue is given to the session of an object that continues it exactly, if the database does not know the queue's session, if the queue's host
+ * - They are also adopted of an object that continues a queue exactly, if the database does not know the queue's session, if the queue's host
  *   has left it and core reported the object's end as stored, or after a day. After a day that holds of each object that has more of the queue, and
- *   of one behind a hole. Whoever continues another copy finds it forked, and loses nothing.
+ *   of one behind a hole.
+ * - A queue is the session's of what was adopted last. Whoever continues another copy finds it forked, and loses nothing.
  * - An object is marked for deletion only when the cursors cover all that it has. One of which something is left stays until retention. What is
  *   adopted of an object before all of it can be is copied from it.
  */
@@ -51,6 +52,7 @@ import {
   type PlaceNeeds,
   placeQueues,
   type QueueClaim,
+  takeQueues,
 } from "./adopted-frames.ts";
 import {
   findStores,
@@ -341,7 +343,6 @@ const tryToAdopt = async (needs: ConnectedRun, found: FoundObject): Promise<bool
     return true;
   }
   const open = queues.filter(({ isFenced }) => !isFenced);
-  if (object.isLong && open.length < queues.length) return false;
   noteWaiting(
     pass,
     queues.filter(({ isFenced }) => isFenced),
@@ -402,7 +403,7 @@ const adoptQueues = async (
 
 /** Commits frames at the cursors of their queues; returns false, with nothing committed, when one has moved. */
 const commitFrames = async (
-  { client, codec }: ConnectedRun,
+  { client, codec, db }: ConnectedRun,
   { object, footer }: FoundObject,
   {
     frames,
@@ -413,6 +414,7 @@ const commitFrames = async (
   const bytes = footer.queues
     .flatMap(({ blocks }) => blocks)
     .reduce((sum, { length }) => sum + length, 0);
+  if (!(await takeQueues({ db }, next))) return false;
   try {
     const committed = await commitBatchAhead(client, frames, {
       codec,

@@ -16,8 +16,8 @@ import { type BlockCodec, isOfDigest } from "../store/ingest/stored-envelope.ts"
 export interface PlacedQueue {
   queue: ObjectQueue;
   cursor: bigint;
-  /** The session that its frames must be of; undefined if any may be the queue's. */
-  sessionId: Uint8Array | undefined;
+  /** The session of the queue in the database. Its frames are of the object's, which the queue is given to. */
+  held: Uint8Array | null;
   /** It is of a session that is not the queue's, as far as core knows. */
   isFenced: boolean;
   /** Through where the host knows that core had acknowledged the queue, where that is the queue's as the host knows it. */
@@ -46,8 +46,9 @@ export interface PlaceNeeds {
 }
 
 /**
- * Places what an object has of queues. Gives those to its session that it continues and that nothing else can continue, and after a day also
- * those of which it has something that the queue has in part. A part ahead of its queue is not fenced then either: its predecessor is missing.
+ * Places what an object has of queues. Fences what is of another session than the queue's, except where nothing else can continue the queue,
+ * and after a day where the object has something that the queue has in part. A part ahead of its queue is not fenced then either: its predecessor
+ * is missing.
  */
 export const placeQueues = async (
   { db, claims }: PlaceNeeds,
@@ -55,29 +56,43 @@ export const placeQueues = async (
   { isRecent, isLong }: Pick<UnsettledObject, "isRecent" | "isLong">,
 ): Promise<PlacedQueue[]> => {
   const rows = new Map((await findCursors(db, queues)).map((row) => [queueKey(row), row]));
-  const place = async (queue: ObjectQueue): Promise<PlacedQueue> => {
+  return queues.map((queue) => {
     const key = queueKey(queue);
     const { cursor = 0n, sessionId: held = null } = rows.get(key) ?? {};
     const known = (claims.get(key) ?? []).filter((claim) => isWithin(claim, queue));
     const own = known.filter((claim) => isOfHistory(claim, held, queue.sessionId));
     const ackedThrough = ackedOf(own);
-    const isBound = isRecent && queue.sessionId.length > 0 && ackedThrough === 0n;
-    const isOwn = held !== null && equalBytes(held, queue.sessionId);
-    const placed = { queue, cursor, sessionId: isBound ? queue.sessionId : undefined };
+    const placed = { queue, cursor, held };
     const isAhead = queue.previousCursor > cursor;
-    if (!isBound || isOwn || (isLong && isAhead))
+    if (!isRecent || ackedThrough > 0n || !isForeign(placed) || (isLong && isAhead))
       return { ...placed, isFenced: false, ackedThrough };
     const left = known.filter(({ isLeft }) => isLeft);
     const mayTake = held === null || isLong || left.length > 0;
     const isNext = isLong ? !isAhead : queue.previousCursor === cursor;
-    const isTaken =
-      mayTake &&
-      isNext &&
-      queue.cursor > cursor &&
-      (await takeQueue(db, queue, { cursor, held, taken: queue.sessionId }));
-    return { ...placed, isFenced: !isTaken, ackedThrough: isTaken ? ackedOf(left) : 0n };
-  };
-  return Promise.all(queues.map(place));
+    const isFenced = !(mayTake && isNext && queue.cursor > cursor);
+    return { ...placed, isFenced, ackedThrough: isFenced ? 0n : ackedOf(left) };
+  });
+};
+
+/** Returns the session of what an object has of a queue; undefined for a client that names none. */
+export const sessionOf = ({ sessionId }: ObjectQueue) =>
+  sessionId.length > 0 ? sessionId : undefined;
+
+/** Reports whether what an object has of a queue is of another session than the queue's. */
+const isForeign = ({ queue: { sessionId }, held }: Pick<PlacedQueue, "queue" | "held">): boolean =>
+  sessionId.length > 0 && !(held !== null && equalBytes(held, sessionId));
+
+/**
+ * Gives queues to the sessions of an object, so that whoever continues another copy finds it forked; returns false if one has moved or changed
+ * its session meanwhile.
+ */
+export const takeQueues = async (
+  { db }: Pick<PlaceNeeds, "db">,
+  queues: readonly PlacedQueue[],
+): Promise<boolean> => {
+  for (const { queue, cursor, held } of queues.filter(isForeign))
+    if (!(await takeQueue(db, queue, { cursor, held, taken: queue.sessionId }))) return false;
+  return true;
 };
 
 /** Reports whether what an object has of a queue is the claiming host's: begun by what it knows to be acknowledged, and sent by it. */
@@ -113,9 +128,10 @@ const unstoredMax = 1_000_000;
 export const framesOf = async (
   needs: FrameNeeds,
   object: NamedObject,
-  { queue, cursor, sessionId, isCopied }: PlacedQueue & { isCopied: boolean },
+  { queue, cursor, isCopied }: PlacedQueue & { isCopied: boolean },
 ): Promise<FrameToCommit[]> => {
   const { hostId, queueId } = queue;
+  const sessionId = sessionOf(queue);
   const frames: FrameToCommit[] = [];
   let previousSequence = queue.previousCursor;
   const add = (lastSequence: bigint, receivedAtMs: bigint, run: EnvelopeRun) => {

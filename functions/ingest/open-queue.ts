@@ -2,7 +2,7 @@
  * Opens queues: decides whether a sender may continue a queue, at which cursor, and what core has lost of it.
  *
  * A fork is a copy of a queue, as of a restored disk or a cloned machine, which would use its sequences a second time. Invariants:
- * - Only this file changes the session of a queue, under the cursor's lock, to one whose history contains the previous session. So of two
+ * - Beside adoption, only this file changes a queue's session, under the cursor's lock, to one whose history contains the previous one. So of two
  *   forks, one is rejected with `queue_forked`.
  * - What is late proves no fork. A frame of an earlier session ends its stream, and its sender opens the queue again. An Open whose stream has
  *   ended is not recorded as a fork, because its sender may have opened the queue since.

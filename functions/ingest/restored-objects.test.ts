@@ -75,6 +75,26 @@ it("Q12: adopts what a restored database lacks before names are drawn, whoever c
   expect(ids).toEqual([]);
 });
 
+it("Q12: gives a queue to the copy whose records it adopts, and finds the other one forked", async () => {
+  const core = await startCore();
+  await open(core, "a", 0, 1);
+  await send(core, "a", 0, 2, 1);
+  const restore = await dump();
+  await open(core, "a", 2, 3);
+  await send(core, "a", 2, 4, 3);
+  await open(core, "new", 0, 3);
+  await send(core, "new", 0, 4, 3);
+  await restore();
+  const next = await startCore();
+  await next.adopter.recover();
+  for (const host of ["a", "new"]) {
+    // The other copy has records 3 and 4 of its own, which were never stored.
+    await expect(open(next, host, 2, 4)).rejects.toMatchObject({ code: "queue_forked" });
+    expect(await send(next, host, 2, 5, 1)).toMatchObject({ outcome: "session_superseded" });
+    expect(await open(next, host, 4, 3)).toMatchObject({ cursor: 4n });
+  }
+});
+
 it("K11: stores each envelope once where an object without a commit overlaps what was sent again", async () => {
   const core = await startCore();
   await send(core, "a", 0, 1);

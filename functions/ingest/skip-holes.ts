@@ -5,7 +5,7 @@ import { addGap } from "../store/ingest/gaps.ts";
 import type { UnsettledObject } from "../store/ingest/objects.ts";
 import { lockCursors, type QueueName, updateCursors } from "../store/ingest/queues.ts";
 import type { AdopterNeeds } from "./adopt-objects.ts";
-import type { PlacedQueue, PlaceNeeds } from "./adopted-frames.ts";
+import { type PlacedQueue, type PlaceNeeds, sessionOf } from "./adopted-frames.ts";
 import {
   countLoss,
   createQueueEventRecorder,
@@ -24,7 +24,7 @@ export interface Hole {
   committed: bigint;
   /** The database has known for a day what is behind it: the host had the time to claim the queue. */
   isLong: boolean;
-  /** The session that the queue is given to: the one of what is behind the hole, unless that may be the queue's. */
+  /** The session that the queue is given to: the one of what is behind the hole. */
   sessionId: Uint8Array | undefined;
 }
 
@@ -85,7 +85,7 @@ const committedBefore = (
 /** Notes that nothing before an object's part of a queue was found yet, and through where that was committed. */
 export const noteHole = (
   { holes }: FoundHoles,
-  { queue, ackedThrough, sessionId }: PlacedQueue,
+  { queue, ackedThrough }: PlacedQueue,
   object: UnsettledObject,
 ) => {
   if (!object.isEnded && ackedThrough === 0n) return;
@@ -97,7 +97,7 @@ export const noteHole = (
   holes.set(key, {
     queue: { hostId, queueId },
     through: isFirst ? previousCursor : known.through,
-    sessionId: isFirst ? sessionId : known.sessionId,
+    sessionId: isFirst ? sessionOf(queue) : known.sessionId,
     committed: highest(
       highest(known?.committed ?? 0n, ackedThrough),
       committedBefore(queue, object),
