@@ -2,7 +2,8 @@
  * Judges what core has of the accounts of hosts, once these have written their last ones. Its laws:
  * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored.
  * 2. Of an account's range core counts as stored what it has stored.
- * 3. What of a range is not stored is named: as lost by the database, as rejected by core, or as missing since the queue gave it up.
+ * 3. What of a range is not stored is named: as lost by the database, as rejected by core, or as missing since the queue gave it up. Of an
+ *    account that core could not check, that does not hold for what was acknowledged under an earlier id of the queue.
  * 4. No loss is named that did not happen: neither by core nor by the host, of what its sources could not store. A record that core stored under
  *    two ids of a queue, since the host had not learned of the first, is lost with the second.
  * 5. Core refuses no account.
@@ -241,6 +242,11 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
       ? codes.length - codes.filter((code) => code === undefined).length - given
       : 0;
     const lost = codes.filter((code) => code === undefined).length;
+    // Core cannot tell what an earlier id rejected from what the queue had given up there. Their hour is then not accounted.
+    const isKnown = (record: PastRecord) =>
+      account.isChecked || !isBefore(account, record.sequence);
+    const known = gone.filter(isKnown).length;
+    const givenKnown = own.filter(isKnown).length;
     const { counts } = account;
     const named = counts.rejected + counts.lost + counts.missing;
     // A range that a database has lost includes what core had rejected of it, and what an earlier id of the queue still has.
@@ -252,11 +258,11 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
         isStored(record) &&
         !placesOf(stored, account).has(record.sequence),
     );
-    const isNamed = named >= gone.length && named <= gone.length + again.length;
+    const isNamed = named >= known && named <= gone.length + again.length;
     // Of one that is not checked, what core has rejected since may stand for that.
     const since = account.isChecked ? 0 : counts.rejected;
     const isMissing =
-      counts.missing >= given - counted - since && counts.missing <= given + forgotten;
+      counts.missing >= givenKnown - counted - since && counts.missing <= given + forgotten;
     const isRight = counts.lost >= lost && isMissing && isNamed;
     if (isRight) return [];
     const law =
