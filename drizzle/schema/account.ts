@@ -1,6 +1,16 @@
 import { sql } from "drizzle-orm";
-import { index, primaryKey, smallint } from "drizzle-orm/pg-core";
-import { bigint, boolean, bytea, integer, nullable, table, text, timestamp } from "./columns.ts";
+import { index, smallint } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  boolean,
+  bytea,
+  integer,
+  nullable,
+  primaryKeyOf,
+  table,
+  text,
+  timestamp,
+} from "./columns.ts";
 
 /**
  * What hosts state of a time (`Account` in ingest.proto), and what core counted of its sequences when it came. Also those that core refuses,
@@ -51,7 +61,7 @@ export const ingestAccount = table(
     xid: bigint(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.hostId, columns.queueId, columns.number, columns.sha256] }),
+    primaryKeyOf(columns.hostId, columns.queueId, columns.number, columns.sha256),
     index("ingest_account_host").on(columns.hostId, columns.toAt),
     index("ingest_account_received").on(columns.receivedAt),
     index("ingest_account_xid").on(columns.xid),
@@ -73,7 +83,7 @@ export const ingestLostRange = table(
     recordedAt: timestamp(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.hostId, columns.queueId, columns.fromSequence] }),
+    primaryKeyOf(columns.hostId, columns.queueId, columns.fromSequence),
     index("ingest_lost_range_recorded").on(columns.recordedAt),
   ],
 );
@@ -96,7 +106,7 @@ export const completenessDay = table(
     xid: nullable.bigint(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.hostId, columns.day] }),
+    primaryKeyOf(columns.hostId, columns.day),
     // What is deleted, and a day that is read whole.
     index("completeness_day_day").on(columns.day),
     // With all that ranks hosts, so that it reads no row.

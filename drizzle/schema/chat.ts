@@ -1,8 +1,18 @@
 import { sql } from "drizzle-orm";
-import { index, primaryKey, uniqueIndex } from "drizzle-orm/pg-core";
+import { index, uniqueIndex } from "drizzle-orm/pg-core";
 import type { Receipt } from "#proto/chat/receipt.ts";
 import type { MessagePart, MessageStatus } from "#proto/chat/session.ts";
-import { boolean, integer, jsonText, nullable, table, text, timestamp, uuid } from "./columns.ts";
+import {
+  boolean,
+  integer,
+  jsonText,
+  nullable,
+  primaryKeyOf,
+  table,
+  text,
+  timestamp,
+  uuid,
+} from "./columns.ts";
 import { person } from "./operator.ts";
 
 /**
@@ -60,7 +70,7 @@ export const chatReceipt = table(
     receipt: jsonText<Receipt>().notNull(),
     payload: jsonText<Record<string, unknown>>("payload").notNull(),
   },
-  (columns) => [primaryKey({ columns: [columns.sessionId, columns.seq] })],
+  (columns) => [primaryKeyOf(columns.sessionId, columns.seq)],
 );
 
 /** Every public key that ever signed receipts. Never deleted: old receipts need them. */

@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import {
+  type AnyPgColumn,
   check,
   customType,
   type PgColumn,
@@ -11,6 +12,7 @@ import {
   text as pgText,
   timestamp as pgTimestamp,
   uuid as pgUuid,
+  primaryKey,
 } from "drizzle-orm/pg-core";
 import { snakeCase } from "#proto/values.ts";
 
@@ -27,6 +29,11 @@ const named = <Columns extends Record<string, never>>(columns: Columns): Columns
 /** Declares a table. A column without a name has that of its member, in snake_case. */
 export const table = ((name: string, columns: Record<string, never>, extraConfig: never) =>
   pgTable(name, named(columns), extraConfig)) as unknown as typeof pgTable;
+
+/** The primary key of a table, in the order of the columns. */
+export const primaryKeyOf = <Table extends string>(
+  ...columns: [AnyPgColumn<{ tableName: Table }>, ...AnyPgColumn<{ tableName: Table }>[]]
+) => primaryKey({ columns });
 
 /** Columns that may be null. An array may be, whatever its elements are: it has `notNull()`. */
 export const nullable = {

@@ -1,10 +1,11 @@
-import { timestamp as pgTimestamp, primaryKey } from "drizzle-orm/pg-core";
+import { timestamp as pgTimestamp } from "drizzle-orm/pg-core";
 import {
   bigint,
   bytea,
   counter,
   integer,
   nullable,
+  primaryKeyOf,
   singleRowTable,
   table,
   text,
@@ -44,7 +45,7 @@ export const completenessChunk = table(
     rawBytes: integer(),
     lines: bytea(),
   },
-  (columns) => [primaryKey({ columns: [columns.statementId, columns.firstLine] })],
+  (columns) => [primaryKeyOf(columns.statementId, columns.firstLine)],
 );
 
 /** The append-only log of all hours: entries, and their hashes as leaves of its tree. */

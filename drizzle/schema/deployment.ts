@@ -1,10 +1,11 @@
-import { jsonb, primaryKey } from "drizzle-orm/pg-core";
+import { jsonb } from "drizzle-orm/pg-core";
 import type { CaChannel } from "#proto/management/ca-bundle.ts";
 import type { PartState } from "#proto/system/report.ts";
 import {
   bigint,
   integer,
   nullable,
+  primaryKeyOf,
   singleRowTable,
   table,
   text,
@@ -121,5 +122,5 @@ export const caBundle = table(
     pem: text(),
     publishedAt: timestamp(),
   },
-  (columns) => [primaryKey({ columns: [columns.channel, columns.number] })],
+  (columns) => [primaryKeyOf(columns.channel, columns.number)],
 );

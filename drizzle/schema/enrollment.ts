@@ -1,12 +1,5 @@
 import { sql } from "drizzle-orm";
-import {
-  type AnyPgColumn,
-  check,
-  index,
-  jsonb,
-  primaryKey,
-  uniqueIndex,
-} from "drizzle-orm/pg-core";
+import { type AnyPgColumn, check, index, jsonb, uniqueIndex } from "drizzle-orm/pg-core";
 import type { Labels } from "#proto/labels.ts";
 import type { ProofPurpose } from "#proto/management/proof.ts";
 import type { WorkloadTerms } from "#proto/operator/workload.ts";
@@ -17,6 +10,7 @@ import {
   counter,
   integer,
   nullable,
+  primaryKeyOf,
   table,
   text,
   timestamp,
@@ -132,7 +126,7 @@ export const enrollmentRefusal = table(
     lastAt: timestamp(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.addressKey, columns.minuteStartedAt, columns.reason] }),
+    primaryKeyOf(columns.addressKey, columns.minuteStartedAt, columns.reason),
     index("enrollment_refusal_minute").on(columns.minuteStartedAt),
   ],
 );
@@ -247,5 +241,5 @@ export const proofUse = table(
     /** When the newest accepted requests came, at most six, oldest first. */
     recentAt: timestamp().array().notNull(),
   },
-  (columns) => [primaryKey({ columns: [columns.certificateId, columns.purpose] })],
+  (columns) => [primaryKeyOf(columns.certificateId, columns.purpose)],
 );

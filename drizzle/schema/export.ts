@@ -1,4 +1,4 @@
-import { index, primaryKey } from "drizzle-orm/pg-core";
+import { index } from "drizzle-orm/pg-core";
 import {
   bigint,
   bytea,
@@ -6,6 +6,7 @@ import {
   integer,
   jsonText,
   nullable,
+  primaryKeyOf,
   table,
   text,
   timestamp,
@@ -82,7 +83,7 @@ export const exportHostLoss = table(
     reason: text(),
     lastAt: timestamp(),
   },
-  (columns) => [primaryKey({ columns: [columns.hostId, columns.name] })],
+  (columns) => [primaryKeyOf(columns.hostId, columns.name)],
 );
 
 /**
@@ -104,7 +105,7 @@ export const exportRejection = table(
     lastAt: timestamp(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.hostId, columns.queueId, columns.afterSequence, columns.name] }),
+    primaryKeyOf(columns.hostId, columns.queueId, columns.afterSequence, columns.name),
     index("export_rejection_last").on(columns.lastAt),
   ],
 );

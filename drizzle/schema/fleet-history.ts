@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { index, jsonb, primaryKey } from "drizzle-orm/pg-core";
+import { index, jsonb } from "drizzle-orm/pg-core";
 import type { ChangeKind, HostComparison } from "#proto/fleet-health/comparison.ts";
 import type { Drift } from "#proto/fleet-health/vocabulary.ts";
 import {
@@ -10,6 +10,7 @@ import {
   integer,
   jsonText,
   nullable,
+  primaryKeyOf,
   table,
   text,
   timestamp,
@@ -76,7 +77,7 @@ export const fleetHistory = table(
     ...hostFacts.hashes,
   },
   (columns) => [
-    primaryKey({ columns: [columns.identityId, columns.untilAt] }),
+    primaryKeyOf(columns.identityId, columns.untilAt),
     index("fleet_history_until").on(columns.untilAt),
     index("fleet_history_label_set").on(columns.labelSetId),
   ],
@@ -98,7 +99,7 @@ export const fleetSilence = table(
     queueBytes: counter(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.identityId, columns.isOfEnvelopes, columns.untilAt] }),
+    primaryKeyOf(columns.identityId, columns.isOfEnvelopes, columns.untilAt),
     index("fleet_silence_until").on(columns.untilAt),
   ],
 );
@@ -117,7 +118,7 @@ export const fleetConnection = table(
     subnet: byteText(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.identityId, columns.untilAt] }),
+    primaryKeyOf(columns.identityId, columns.untilAt),
     index("fleet_connection_until").on(columns.untilAt),
   ],
 );
@@ -140,7 +141,7 @@ export const fleetHour = table(
     figures: counter().array().notNull(),
   },
   // By hour, so that each one is added at the end.
-  (columns) => [primaryKey({ columns: [columns.hour, columns.identityId] })],
+  (columns) => [primaryKeyOf(columns.hour, columns.identityId)],
 );
 
 /** The sizes of queues whose oldest record waits, each five minutes, kept for some minutes: how fast they fill. */
@@ -152,7 +153,7 @@ export const queueSample = table(
     at: timestamp(),
     bytes: counter(),
   },
-  (columns) => [primaryKey({ columns: [columns.identityId, columns.at] })],
+  (columns) => [primaryKeyOf(columns.identityId, columns.at)],
 );
 
 /** How many hosts were in which state at a time: a row for each five minutes. */

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { index, primaryKey } from "drizzle-orm/pg-core";
+import { index } from "drizzle-orm/pg-core";
 import {
   bigint,
   boolean,
@@ -7,6 +7,7 @@ import {
   counter,
   integer,
   nullable,
+  primaryKeyOf,
   singleRowTable,
   table,
   text,
@@ -35,7 +36,7 @@ export const ingestCursor = table(
     countedThrough: nullable.bigint(),
   },
   // No index holds a column that every commit changes, so that an update stays on its page (HOT). A host has few rows to sort by age.
-  (columns) => [primaryKey({ columns: [columns.hostId, columns.queueId] })],
+  (columns) => [primaryKeyOf(columns.hostId, columns.queueId)],
 );
 
 /**
@@ -61,7 +62,7 @@ export const ingestQueue = table(
     changedAt: nullable.timestamp(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.hostId, columns.queueId] }),
+    primaryKeyOf(columns.hostId, columns.queueId),
     index("ingest_queue_open").on(columns.lastSeenAt).where(sql`${columns.endedAt} is null`),
     index("ingest_queue_changed")
       .on(columns.changedAt)
@@ -89,7 +90,7 @@ export const ingestHour = table(
     payloadBytes: counter(),
   },
   // As with "ingest_cursor", no index holds a column that every commit changes.
-  (columns) => [primaryKey({ columns: [columns.hostId, columns.hour, columns.kind] })],
+  (columns) => [primaryKeyOf(columns.hostId, columns.hour, columns.kind)],
 );
 
 /** The acknowledged envelopes of a host that a restore from a backup lost. Only affected hosts have a row. */
@@ -154,7 +155,7 @@ export const ingestObject = table(
     xid: nullable.bigint(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.id, columns.nonce] }),
+    primaryKeyOf(columns.id, columns.nonce),
     index("ingest_object_open")
       .on(columns.state, columns.changedAt)
       .where(sql`${columns.state} <> 1`),
@@ -176,7 +177,7 @@ export const ingestObjectDamage = table(
     envelopes: counter().default(0),
   },
   (columns) => [
-    primaryKey({ columns: [columns.objectId, columns.nonce] }),
+    primaryKeyOf(columns.objectId, columns.nonce),
     index("ingest_object_damage_noted")
       .on(columns.objectId)
       .where(sql`${columns.recordedAt} is null`),

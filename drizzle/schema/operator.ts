@@ -1,9 +1,10 @@
-import { index, primaryKey, unique, uniqueIndex } from "drizzle-orm/pg-core";
+import { index, unique, uniqueIndex } from "drizzle-orm/pg-core";
 import type { Scope } from "#proto/operator/scopes.ts";
 import {
   bytea,
   integer,
   nullable,
+  primaryKeyOf,
   singleRowTable,
   table,
   text,
@@ -43,7 +44,7 @@ export const authenticationIdentity = table(
     userId: uuid().references(() => person.userId),
   },
   (columns) => [
-    primaryKey({ columns: [columns.tenantId, columns.subject] }),
+    primaryKeyOf(columns.tenantId, columns.subject),
     uniqueIndex("authentication_identity_person").on(columns.userId),
   ],
 );

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { doublePrecision, index, primaryKey, uniqueIndex } from "drizzle-orm/pg-core";
+import { doublePrecision, index, uniqueIndex } from "drizzle-orm/pg-core";
 import type { HostComparison } from "#proto/fleet-health/comparison.ts";
 import type {
   RolloutCondition,
@@ -14,6 +14,7 @@ import {
   integer,
   jsonText,
   nullable,
+  primaryKeyOf,
   table,
   text,
   timestamp,
@@ -96,7 +97,7 @@ export const rolloutWave = table(
     /** Its hosts against unchanged ones, once it has soaked. */
     comparison: jsonText<HostComparison>(),
   },
-  (columns) => [primaryKey({ columns: [columns.rolloutId, columns.number] })],
+  (columns) => [primaryKeyOf(columns.rolloutId, columns.number)],
 );
 
 /**
@@ -130,7 +131,7 @@ export const rolloutTarget = table(
     revertedAt: nullable.timestamp(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.rolloutId, columns.place] }),
+    primaryKeyOf(columns.rolloutId, columns.place),
     uniqueIndex("rollout_target_identity").on(columns.identityId, columns.rolloutId),
     index("rollout_target_status").on(
       columns.rolloutId,
@@ -164,5 +165,5 @@ export const rolloutSample = table(
     /** When its soak began. */
     figuresAtSoak: counter().array(),
   },
-  (columns) => [primaryKey({ columns: [columns.rolloutId, columns.wave, columns.identityId] })],
+  (columns) => [primaryKeyOf(columns.rolloutId, columns.wave, columns.identityId)],
 );

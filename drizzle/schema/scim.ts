@@ -1,6 +1,6 @@
-import { index, jsonb, primaryKey } from "drizzle-orm/pg-core";
+import { index, jsonb } from "drizzle-orm/pg-core";
 import type { ScimEmail, ScimName } from "#proto/scim/resources.ts";
-import { boolean, nullable, table, text, timestamp, uuid } from "./columns.ts";
+import { boolean, nullable, primaryKeyOf, table, text, timestamp, uuid } from "./columns.ts";
 
 /** A user that an identity provider pushed (RFC 7643, 4.1). Its person is derived from it. */
 export const scimUser = table("scim_user", {
@@ -38,7 +38,7 @@ export const scimMember = table(
     userId: uuid().references(() => scimUser.id, { onDelete: "cascade" }),
   },
   (columns) => [
-    primaryKey({ columns: [columns.groupId, columns.userId] }),
+    primaryKeyOf(columns.groupId, columns.userId),
     index("scim_member_user").on(columns.userId),
   ],
 );
@@ -51,7 +51,7 @@ export const scimHeldMember = table(
     userId: uuid().references(() => scimUser.id, { onDelete: "cascade" }),
   },
   (columns) => [
-    primaryKey({ columns: [columns.groupId, columns.userId] }),
+    primaryKeyOf(columns.groupId, columns.userId),
     index("scim_held_member_user").on(columns.userId),
   ],
 );

@@ -1,6 +1,16 @@
 import { sql } from "drizzle-orm";
-import { index, primaryKey } from "drizzle-orm/pg-core";
-import { byteText, counter, integer, nullable, table, text, timestamp, uuid } from "./columns.ts";
+import { index } from "drizzle-orm/pg-core";
+import {
+  byteText,
+  counter,
+  integer,
+  nullable,
+  primaryKeyOf,
+  table,
+  text,
+  timestamp,
+  uuid,
+} from "./columns.ts";
 
 /** What core stored on a UTC day: the sum of its hours, and for a while the hours themselves, 24 of each. */
 const dayColumns = {
@@ -15,14 +25,14 @@ const dayColumns = {
 
 /** What core stored for a host on a day, by kind: the rows of `ingest_hour` become this once they are two days old. */
 export const volumeDay = table("volume_day", { hostId: text(), ...dayColumns }, (columns) => [
-  primaryKey({ columns: [columns.hostId, columns.day, columns.kind] }),
+  primaryKeyOf(columns.hostId, columns.day, columns.kind),
   index("volume_day_day").on(columns.day),
   index("volume_day_hours").on(columns.day).where(sql`${columns.hourBytes} is not null`),
 ]);
 
 /** The same of all hosts: the sum of `volume_day`, which changes in the same transaction. */
 export const volumeTotal = table("volume_total", dayColumns, (columns) => [
-  primaryKey({ columns: [columns.day, columns.kind] }),
+  primaryKeyOf(columns.day, columns.kind),
 ]);
 
 /** What hosts accepted on a day by kind and source, by their own accounts and clocks. */
@@ -37,7 +47,7 @@ export const volumeSource = table(
     payloadBytes: counter(),
   },
   (columns) => [
-    primaryKey({ columns: [columns.hostId, columns.day, columns.kind, columns.source] }),
+    primaryKeyOf(columns.hostId, columns.day, columns.kind, columns.source),
     index("volume_source_day").on(columns.day),
   ],
 );
