@@ -1,10 +1,10 @@
 import type * as v from "valibot";
-import { type PossibleProblem, problemsOf } from "#functions/http/documented-problems.ts";
 import type { Route } from "#functions/http/route-definition.ts";
 import { problemCatalog, transportStatus } from "#functions/problems.ts";
 import { unreadableRequests } from "#kit/problem-document.ts";
 import { withoutUndefined } from "#kit/without-undefined.ts";
 import { nameSchemas, pascal, shareParts } from "./components.ts";
+import { type PossibleProblem, problemsOf } from "./documented-problems.ts";
 import { convertSchema, type JsonSchema } from "./json-schema.ts";
 
 /** The parts of the document that describe the whole API. */

@@ -1,6 +1,6 @@
 import * as v from "valibot";
-import { problemsOf } from "#functions/http/documented-problems.ts";
 import type { Route } from "#functions/http/route-definition.ts";
+import { problemsOf } from "#scripts/generate/documented-problems.ts";
 
 /** A response as a client receives it. */
 export interface Seen {

@@ -1,5 +1,5 @@
-import { type ProblemCode, problemCatalog, transportStatus } from "../problems.ts";
-import type { DocumentedProblem, Route } from "./route-definition.ts";
+import type { DocumentedProblem, Route } from "#functions/http/route-definition.ts";
+import { type ProblemCode, problemCatalog, transportStatus } from "#functions/problems.ts";
 
 /** A possible problem of a route. */
 export interface PossibleProblem {
