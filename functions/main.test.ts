@@ -1,11 +1,12 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, writeFileSync } from "node:fs";
-import { type AddressInfo, connect, createServer } from "node:net";
+import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, it } from "vitest";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { programFile } from "#tests/support/program.ts";
@@ -222,9 +223,8 @@ it("check-config tries the object store, and core does not start with that of an
 });
 
 it("names the variable of an address in use, and exits 1", async () => {
-  const taken = createServer().listen(0, "127.0.0.1");
-  await once(taken, "listening");
-  const { port } = taken.address() as AddressInfo;
+  const taken = createServer();
+  const port = await listenOnLoopback(taken);
   const { status, stderr } = run([], {
     ...complete,
     PORT: String(port),

@@ -1,4 +1,5 @@
-import { connect, createServer } from "node:net";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Server } from "node:net";
 import { type Entropy, fraction, systemEntropy } from "#kit/entropy.ts";
 
 // Below the range from which systems choose ports for outgoing connections: a program that was killed finds its port still free.
@@ -44,3 +45,10 @@ export const isListening = (address: string): Promise<boolean> =>
     socket.once("connect", () => settle(true));
     socket.once("error", () => settle(false));
   });
+
+/** Listens on 127.0.0.1, on a free port unless one is given, and returns the port. */
+export const listenOnLoopback = async (server: Server, port = 0): Promise<number> => {
+  server.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  return (server.address() as AddressInfo).port;
+};

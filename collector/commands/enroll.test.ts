@@ -12,11 +12,11 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { createTestCa, createTestKey, type TestCa, x509 } from "#scripts/lab/ca/test-pki.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import { createServerTls, startConnectProxy } from "#tests/fakes/connect-proxy.ts";
 import {
@@ -526,8 +526,8 @@ it("allows plain HTTP only with its flag and to loopback, and then writes no man
     const { status, body } = await issueFor(clientCa, { ...call, body: JSON.parse(text) });
     response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
   });
-  await new Promise<void>((resolve) => plain.listen(0, "127.0.0.1", resolve));
-  const core = `http://127.0.0.1:${(plain.address() as AddressInfo).port}`;
+  const port = await listenOnLoopback(plain);
+  const core = `http://127.0.0.1:${port}`;
   await fails(2, "needs --insecure-loopback-http", ["--core", core]);
   await fails(2, "or http:// on", ["--insecure-loopback-http", "--core", "http://192.0.2.1"]);
   await succeeds(["--insecure-loopback-http", "--core", core]);

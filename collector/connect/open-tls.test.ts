@@ -4,6 +4,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { createServerTls, startConnectProxy } from "#tests/fakes/connect-proxy.ts";
 import { type ManagementServer, startManagementServer } from "#tests/fakes/management-server.ts";
 import { newFolder, whenDone } from "#tests/support/new-folder.ts";
@@ -244,8 +245,7 @@ describe("a proxy that does not do its work is named", () => {
 
   it("where none listens", async () => {
     const server = createServer();
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    const { port } = server.address() as { port: number };
+    const port = await listenOnLoopback(server);
     await new Promise((resolve) => server.close(resolve));
     await expect(open(through(`http://127.0.0.1:${port}`))).rejects.toThrow(
       `the proxy 127.0.0.1:${port} cannot be reached: connect ECONNREFUSED`,

@@ -6,7 +6,7 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from "node:http2";
-import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { gunzipSync } from "node:zlib";
 import { create } from "@bufbuild/protobuf";
@@ -17,6 +17,7 @@ import { systemClock } from "#kit/clock.ts";
 import { ErrorInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages } from "#proto/grpc-framing.ts";
 import { GrpcError, grpcStatusHeaders } from "#proto/grpc-status.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import { frameTypes, http2Frame } from "#tests/support/ingest/raw-http2.ts";
@@ -33,10 +34,8 @@ const grpc = { ":status": 200, "content-type": "application/grpc+proto" };
 const bytes = (text: string) => new TextEncoder().encode(text);
 
 const listen = async (server: Server) => {
-  server.listen(0, "127.0.0.1");
   onTestFinished(() => void server.close());
-  await once(server, "listening");
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${await listenOnLoopback(server)}`;
 };
 
 const serve = async (

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { connect } from "node:http2";
-import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { type ManagementServer, startManagementServer } from "#tests/fakes/management-server.ts";
 import { createResumeTls } from "../connect/resume-tls.ts";
 import { postJson, type TransportOptions } from "./transport.ts";
@@ -123,9 +123,8 @@ describe.each([
   });
 
   it("says in one line that a port has no TLS", async () => {
-    const plain = createServer().listen(0, "127.0.0.1");
-    await once(plain, "listening");
-    const { port } = plain.address() as AddressInfo;
+    const plain = createServer();
+    const port = await listenOnLoopback(plain);
     const asked = postJson(
       { ...to(await startServer({ http2 })), baseUrl: `https://127.0.0.1:${port}` },
       request,

@@ -1,8 +1,8 @@
 import type { lookup } from "node:dns";
 import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { afterEach, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSendRequest } from "./send-request.ts";
 
@@ -18,12 +18,12 @@ const startReceiver = async (answer: RequestListener) => {
     seen.requests += 1;
     answer(request, response);
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const port = await listenOnLoopback(server);
   closers.push(() => {
     server.closeAllConnections();
     server.close();
   });
-  return { seen, port: (server.address() as AddressInfo).port };
+  return { seen, port };
 };
 
 /** A name server that leads every name to these addresses. */

@@ -1,12 +1,12 @@
 import { execFile } from "node:child_process";
 import { cp, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { collectorNodeFlags, nodeFlags } from "../bundle/bundle-programs.ts";
+import { listenOnLoopback } from "../ports.ts";
 import { root } from "../repository-files.ts";
 import { readPinnedBase } from "./base-image.ts";
 
@@ -150,9 +150,8 @@ it("check-health exits with 0 for 2xx, and with 1 and one line for anything else
   const server = createServer((request, response) =>
     response.writeHead(request.url === "/readyz" ? 200 : 503).end(),
   );
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const port = await listenOnLoopback(server);
   onTestFinished(() => void server.close());
-  const { port } = server.address() as AddressInfo;
   expect(await check(port, "/readyz")).toEqual({ code: 0, stderr: "" });
   expect(await check(port, "/healthz")).toEqual({
     code: 1,

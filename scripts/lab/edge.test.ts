@@ -2,13 +2,13 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type RequestOptions, request } from "node:https";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
+import { listenOnLoopback } from "../ports.ts";
 import { issueClient } from "./ca/issue-client.ts";
 import { createLabPki } from "./ca/pki.ts";
 import { type Edge, type EdgeOptions, startEdge } from "./edge.ts";
@@ -52,12 +52,12 @@ beforeAll(async () => {
     seen.push({ url, rawHeaders, headers, body: await text(request) });
     answer(request, response);
   });
-  await new Promise<void>((resolve) => core.listen(0, "127.0.0.1", resolve));
+  const port = await listenOnLoopback(core);
   edgeOptions = {
     certPem: await readFile(lab.edge.certFile, "utf8"),
     keyPem: await readFile(lab.edge.keyFile, "utf8"),
     clientCaPem: await readFile(lab.enrollmentCa.certFile, "utf8"),
-    coreUrl: `http://127.0.0.1:${(core.address() as AddressInfo).port}`,
+    coreUrl: `http://127.0.0.1:${port}`,
     clientCertificateHeader: "X-Client-Cert",
   };
   edge = await startEdge(edgeOptions);

@@ -9,7 +9,7 @@ import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
 import { bundleUi } from "#scripts/bundle/bundle-ui.ts";
 import { readDocument } from "#scripts/docs-check/read-document.ts";
 import { launchBrowser } from "#scripts/lab/browser.ts";
-import { follow, press, see } from "#tests/support/web-in-browser.ts";
+import { follow, press, see, waitForPage } from "#tests/support/web-in-browser.ts";
 import { runScript } from "../documents/support/documented-block.ts";
 import { newFolder } from "../support/new-folder.ts";
 
@@ -93,7 +93,7 @@ const allow = async (address: string) => {
   await press(page, "Allow");
   await see(page, "You can close this page");
   await page.goto(`${origin}/fleet`);
-  await page.getByRole("heading", { level: 1, name: "Fleet" }).waitFor();
+  await waitForPage(page, "Fleet");
   await context.close();
 };
 

@@ -2,7 +2,6 @@ import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { build } from "esbuild";
@@ -16,6 +15,7 @@ import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { clientCertificateHeader } from "#scripts/lab/core-process.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { collectorOf, identityPrefix, withProof } from "../support/collector.ts";
 import { createTestLab, labSecret } from "../support/deployment/lab.ts";
@@ -211,8 +211,8 @@ it("reports an unavailable core, or a server that is not core, as a problem; an 
   const page = createServer((_, response) =>
     response.writeHead(502, { "Content-Type": "text/html" }).end("<p>Bad"),
   );
-  await new Promise<void>((resolve) => page.listen(0, "127.0.0.1", resolve));
-  const url = `http://127.0.0.1:${(page.address() as AddressInfo).port}`;
+  const port = await listenOnLoopback(page);
+  const url = `http://127.0.0.1:${port}`;
   const other = connectFleet({ baseUrl: url, bearer });
   expect((await fleet.whoami({ client: other })).error).toMatchObject({
     code: "not_core",

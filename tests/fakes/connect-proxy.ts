@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer as createHttpServer, type IncomingMessage } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { encodePem } from "#proto/pem.ts";
 import {
@@ -11,6 +11,7 @@ import {
   type TestCa,
   testNames,
 } from "#scripts/lab/ca/test-pki.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 
 /** A certificate with its key, in PEM. */
 interface ServerTls {
@@ -106,9 +107,7 @@ export const startConnectProxy = async ({
     sockets.add(socket);
     socket.on("close", () => sockets.delete(socket)).on("error", () => undefined);
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
+  const port = await listenOnLoopback(server);
   return {
     port,
     url: `${tls ? "https" : "http"}://localhost:${port}`,

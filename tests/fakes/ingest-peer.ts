@@ -1,5 +1,4 @@
 import { createSecureServer, type Http2Session } from "node:http2";
-import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
@@ -26,6 +25,7 @@ import {
   testNames,
   x509,
 } from "#scripts/lab/ca/test-pki.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 
 /** Faults and refusals of the peer, which a test changes at any time. */
 export interface PeerBehaviour {
@@ -235,8 +235,7 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     session.on("close", () => sessions.delete(session));
   });
   server.on("sessionError", () => undefined);
-  await new Promise<void>((resolve) => server.listen(options.port ?? 0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
+  const port = await listenOnLoopback(server, options.port);
 
   const disconnect = () => {
     for (const session of sessions) session.destroy();

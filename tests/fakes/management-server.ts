@@ -1,7 +1,6 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { createSecureServer } from "node:http2";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { encodePem } from "#proto/pem.ts";
 import {
@@ -12,6 +11,7 @@ import {
   type TestKey,
   x509,
 } from "#scripts/lab/ca/test-pki.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 
 /** A request that the server received. */
 export interface ManagementCall {
@@ -107,8 +107,7 @@ export const startManagementServer = async (
     socket.on("error", () => undefined);
   });
   server.on("sessionError", () => undefined);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
+  const port = await listenOnLoopback(server);
   return {
     /** `https://localhost:<port>`. */
     url: `https://localhost:${port}`,

@@ -1,5 +1,5 @@
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { anthropicApi } from "./anthropic-api.ts";
 import { openAiApi } from "./openai-api.ts";
 
@@ -79,9 +79,9 @@ export const startModelProvider = async (
       });
     else if (reply) send(response, reply, wire);
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const port = await listenOnLoopback(server);
   return {
-    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    baseUrl: `http://127.0.0.1:${port}/v1`,
     key,
     requests,
     /** Number of requests that are answered neither in full nor at all: those that a client left are not among them. */

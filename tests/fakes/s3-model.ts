@@ -1,10 +1,9 @@
 import { createHash, createHmac } from "node:crypto";
-import { once } from "node:events";
 import { createServer as createHttpServer, type RequestListener } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import type { SendHttp } from "#functions/objects/s3-calls.ts";
 import { concatBytes, readBytes } from "#kit/bytes.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 
 /** An error of S3. */
 interface S3Error {
@@ -137,10 +136,9 @@ export const createS3Model = (clock: { now(): number }) => {
         response.writeHead(answer.status, answer.headers).end(answer.body);
     };
     const server = tls ? createHttpsServer(tls, serve) : createHttpServer(serve);
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
+    const port = await listenOnLoopback(server);
     return {
-      bucketUrl: `${tls ? "https" : "http"}://127.0.0.1:${(server.address() as AddressInfo).port}${bucketPath}`,
+      bucketUrl: `${tls ? "https" : "http"}://127.0.0.1:${port}${bucketPath}`,
       close: () => {
         server.closeAllConnections();
         server.close();

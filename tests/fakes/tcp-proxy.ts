@@ -1,5 +1,6 @@
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
+import { listenOnLoopback } from "#scripts/ports.ts";
 
 /** A TCP proxy on loopback that fails as networks do. */
 export type TcpProxy = Awaited<ReturnType<typeof startTcpProxy>>;
@@ -63,10 +64,9 @@ export const startTcpProxy = async (to: ProxyTarget) => {
       client.resetAndDestroy();
     });
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
+  const port = await listenOnLoopback(server);
   return {
-    port: (server.address() as AddressInfo).port,
+    port,
     /** Connects later connections there. */
     target: (next: ProxyTarget) => {
       target = next;

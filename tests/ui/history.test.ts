@@ -26,7 +26,7 @@ const openPanel = async (path: string, button: string, name: string, options?: V
   await rowOf(page).waitFor();
   const folded = page.locator(".fleet-overview:not([open]) > summary");
   if (await folded.isVisible()) await folded.click();
-  await page.getByRole("button", { name: button }).click();
+  await press(page, button);
   return { page, messages, panel: page.getByRole("region", { name }) };
 };
 

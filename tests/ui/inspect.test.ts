@@ -65,9 +65,9 @@ const drawerShows = (page: Page, name: string) =>
 
 it("T2: shows names and messages of hosts as text everywhere", async () => {
   const { page, messages } = await visitFleet();
-  await page.getByRole("link", { name: hostile }).click();
+  await follow(page, hostile);
   const drawer = page.getByRole("dialog");
-  await drawer.getByRole("heading", { name: hostile }).waitFor();
+  await waitForHeading(drawer, hostile);
   await drawer.getByText("Enrolled", { exact: true }).last().waitFor();
   // Its device id, its hostname, its config error, and who enrolled.
   await expectCount(drawer.getByText(hostile), 4);
@@ -78,7 +78,7 @@ it("T2: shows names and messages of hosts as text everywhere", async () => {
 
 it("shows what the sources of a healthy host leave out beside its config", async () => {
   const { page, messages } = await visitFleet();
-  await page.getByRole("link", { name: "edge-1" }).click();
+  await follow(page, "edge-1");
   const drawer = page.getByRole("dialog");
   await drawer.getByText("No condition applies.").waitFor();
   const notes = drawer.getByRole("list", { name: "Reported by the host" });

@@ -122,7 +122,7 @@ it("A3: a page reports a suspension, keeps rows and address, and explains a reje
   await page.locator('[data-shown="stale"] .row-link').first().waitFor();
   await expectAddress(page, address);
   await follow(page, "Sign in again");
-  await page.getByRole("button", { name: people.auditor.email }).click();
+  await press(page, people.auditor.email);
   await heading(page, "Your account is suspended");
   await setStatus("auditor", "active");
   await signIn(page, "auditor");

@@ -5,7 +5,7 @@ import { visitPage } from "#scripts/lab/visit-page.ts";
 import { axeViolationsOf } from "#tests/support/ui-states.ts";
 import { readCsv } from "../support/csv.ts";
 import { startWebDeployment } from "../support/web-deployment.ts";
-import { openTestBrowser, see } from "../support/web-in-browser.ts";
+import { follow, openTestBrowser, press, see } from "../support/web-in-browser.ts";
 
 /** So many that an export of them does not fit into the buffers of a connection. */
 const hosts = 5_000;
@@ -111,7 +111,7 @@ describe("the fleet page, with real processes", () => {
     const pager = page.getByRole("navigation", { name: "Pages of the table" }).first();
     deployment.middle.swallow(true);
     try {
-      await states.getByRole("link", { name: /^Revoked/ }).click();
+      await follow(states, /^Revoked/);
       await page.locator('[data-shown="changing"] .fleet-table[aria-busy="true"]').waitFor();
       expect(new Set(await states.locator("b").allTextContents())).toEqual(new Set(["…"]));
       expect((await pager.textContent())?.trim()).toBe("");
@@ -176,7 +176,7 @@ describe("an export, with real processes", () => {
     deployment.front.rewrite(null);
     const [download] = await Promise.all([
       page.waitForEvent("download"),
-      report.getByRole("button", { name: "Try again" }).click(),
+      press(report, "Try again"),
     ]);
     expect(readCsv(await readFile(await download.path(), "utf8")).length).toBeGreaterThan(1_000);
   });

@@ -57,7 +57,7 @@ const ended = (page: Page) => page.getByText("Your session has ended: this page 
 const confirm = async (page: Page) => {
   await see(page, "The sign-in is too long ago for this");
   await follow(page, "Sign in again");
-  await page.getByRole("button", { name: people.admin.email }).click();
+  await press(page, people.admin.email);
 };
 const queryOf = (page: Page) => page.getByRole("combobox", { name: "Search and filter hosts" });
 const question = (page: Page) => page.getByRole("textbox", { name: "Question" });
@@ -76,7 +76,7 @@ describe("a page near the end of its session", () => {
     await announced(page).waitFor();
     expect(await axeViolationsOf(page)).toEqual([]);
     await follow(page, "Sign in again");
-    await page.getByRole("button", { name: people.auditor.email }).click();
+    await press(page, people.auditor.email);
     await rowsOf(page).first().waitFor();
     expect(page.url()).toBe(`${web.origin}${view}&chat=new`);
     expect(await queryOf(page).inputValue()).toBe("state:stale hb>10m");

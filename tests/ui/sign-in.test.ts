@@ -43,7 +43,7 @@ const cleanProfile = async () => {
 const signIn = async (page: Page, address: string) => {
   await page.goto(address);
   await follow(page, "Sign in with Example ID");
-  await page.getByRole("button", { name: people.admin.email }).click();
+  await press(page, people.admin.email);
   await page.waitForURL((url) => !url.pathname.startsWith("/interaction/"));
 };
 

@@ -10,6 +10,7 @@ import { figuresOf } from "../support/fleet-figures.ts";
 import {
   addressOf,
   expectAddress,
+  expectCount,
   follow,
   openMenu,
   press,
@@ -118,7 +119,7 @@ describe("the first row", () => {
       [2460, 13],
     ] as const) {
       await page.setViewportSize({ width, height: 900 });
-      await expect.poll(() => columns.count()).toBe(count);
+      await expectCount(columns, count);
       expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(
         true,
       );
@@ -249,7 +250,7 @@ it("the times of the page follow a switch between UTC and local time, which is s
 });
 
 describe("rows off the screen", () => {
-  const allRows = (page: Page) => expect.poll(() => page.locator("tr[data-id]").count()).toBe(200);
+  const allRows = (page: Page) => expectCount(page.locator("tr[data-id]"), 200);
 
   it("are in the accessibility tree, and take the focus", async () => {
     const { page } = await visitFleet();
@@ -349,9 +350,7 @@ describe("the charts", () => {
         await get<FleetFacets>("/facets"),
       ).map(({ count, filter }) => `${count} ${filter && filterToParams(filter)}`);
       // The charts are drawn one after the other; the table of a chart is its last part.
-      await expect
-        .poll(() => page.locator(".chart-figure:has(table, .chart-none)").count())
-        .toBe(3);
+      await expectCount(page.locator(".chart-figure:has(table, .chart-none)"), 3);
       await page.keyboard.press("e");
       await page.locator(".exports-link").first().waitFor();
       // A figure whose rows are shown removes its filter.

@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { type Signer, SignerFault } from "#functions/signer/signer.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { decodeSigningRequest, type SigningAnswer } from "./settings.ts";
 
 /** Serves a test's signer to the worker, so that a test can fail or delay the signing of a certificate there too. */
@@ -21,9 +21,9 @@ export const serveSigner = async ({ sign }: Signer) => {
       .then(answerTo)
       .then((answer) => response.end(JSON.stringify(answer)));
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const port = await listenOnLoopback(server);
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    url: `http://127.0.0.1:${port}/`,
     close: () => {
       server.close();
       server.closeAllConnections();

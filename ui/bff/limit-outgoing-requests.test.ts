@@ -1,9 +1,9 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { OAuth2Client } from "arctic";
 import { getGlobalDispatcher, setGlobalDispatcher } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { limitOutgoingRequests } from "./limit-outgoing-requests.ts";
 
 const followed: string[] = [];
@@ -23,8 +23,8 @@ const { fetch } = globalThis;
 const dispatcher = getGlobalDispatcher();
 beforeAll(async () => {
   limitOutgoingRequests("http://core.example.test/v1", 200);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const port = await listenOnLoopback(server);
+  origin = `http://127.0.0.1:${port}`;
 });
 afterAll(() => {
   globalThis.fetch = fetch;

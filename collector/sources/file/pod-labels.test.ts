@@ -1,11 +1,10 @@
-import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { beforeAll, beforeEach, expect, it, onTestFinished } from "vitest";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { createMemoryTail } from "#tests/collector/support/memory-tail.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createServerTls } from "#tests/fakes/connect-proxy.ts";
@@ -55,8 +54,7 @@ beforeEach(async () => {
     requests.push(request);
     answer(response);
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
+  const port = await listenOnLoopback(server);
   onTestFinished(() => {
     server.closeAllConnections();
     server.close();
@@ -64,7 +62,7 @@ beforeEach(async () => {
   const directory = newFolder();
   writeFileSync(join(directory, "token"), `${ownToken}\n`);
   writeFileSync(join(directory, "ca.crt"), caPem);
-  api = { url: `https://localhost:${(server.address() as AddressInfo).port}`, directory };
+  api = { url: `https://localhost:${port}`, directory };
 });
 
 const create = () => {

@@ -6,11 +6,11 @@ import {
   type Http2Server,
   type OutgoingHttpHeaders,
 } from "node:http2";
-import type { AddressInfo } from "node:net";
 import { deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { GrpcError } from "#proto/grpc-status.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { createDecompress } from "./decompress.ts";
 import { createUnaryGrpcHandler } from "./grpc.ts";
 import { createInFlightRequests } from "./in-flight-requests.ts";
@@ -51,9 +51,8 @@ beforeAll(async () => {
     onError,
   };
   server.on("stream", createUnaryGrpcHandler(methods, options));
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  session = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const port = await listenOnLoopback(server);
+  session = connect(`http://127.0.0.1:${port}`);
 });
 
 beforeEach(() => {

@@ -1,7 +1,8 @@
 import { createSecureServer, type Http2SecureServer } from "node:http2";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { type BenchCredentials, issueBenchCredentials } from "./collector-files.ts";
 
 /** The counts of a sink. */
@@ -42,9 +43,8 @@ export const openSinkServer = async (): Promise<SinkServer> => {
     socket.once("close", () => sockets.delete(socket));
   });
   server.on("session", (session) => session.setLocalWindowSize(16 * 1024 * 1024));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const port = await listenOnLoopback(server);
   const client = await issueBenchCredentials(ca, { type: "url", value: "https://fleet.test/d/1" });
-  const { port } = server.address() as AddressInfo;
   return {
     server,
     endpoint: `127.0.0.1:${port}`,

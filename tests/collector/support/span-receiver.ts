@@ -1,9 +1,8 @@
-import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders } from "node:http";
-import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { fromBinary } from "@bufbuild/protobuf";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { listenOnLoopback } from "#scripts/ports.ts";
 
 /** A span, in the terms of tests; ids in hex. */
 export interface ReceivedSpan {
@@ -43,9 +42,8 @@ export const startSpanReceiver = async () => {
         });
     response.end();
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/traces`;
+  const port = await listenOnLoopback(server);
+  const url = `http://127.0.0.1:${port}/v1/traces`;
   return {
     spans,
     /** The headers of each request. */

@@ -1,8 +1,7 @@
-import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, type JWTPayload, SignJWT } from "jose";
+import { listenOnLoopback } from "#scripts/ports.ts";
 
 /** Starts an issuer of tokens on loopback, as a platform is: it publishes its discovery document and the key that signs. */
 export const startTokenIssuer = async ({
@@ -28,11 +27,10 @@ export const startTokenIssuer = async ({
     response.end(JSON.stringify(found ?? {}));
   };
   const server = tls === undefined ? createServer(listen) : createTlsServer(tls, listen);
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
+  const port = await listenOnLoopback(server);
   const origin = tls === undefined ? "http://127.0.0.1" : "https://localhost";
   const issuer = {
-    url: `${origin}:${(server.address() as AddressInfo).port}`,
+    url: `${origin}:${port}`,
     keysPath: "/keys",
     /** Answers no request with what it asks for. */
     isDown: false,

@@ -5,10 +5,11 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import { createServer as createHttpsServer } from "node:https";
-import type { AddressInfo, Server } from "node:net";
+import type { Server } from "node:net";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { fromBinary } from "@bufbuild/protobuf";
 import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
+import { listenOnLoopback } from "#scripts/ports.ts";
 import { spansOf } from "#tests/collector/support/otlp.ts";
 
 /** A request that a backend received. */
@@ -132,14 +133,12 @@ export const startOtlpBackend = async (
       sockets.add(socket);
       socket.once("close", () => sockets.delete(socket));
     });
-  const [httpPort = 0, grpcPort = 0] = options.ports ?? [];
-  await Promise.all([listen(http, httpPort), listen(grpc as unknown as Server, grpcPort)]);
-  const scheme = tls ? "https" : "http";
-  const url = (server: unknown) =>
-    `${scheme}://127.0.0.1:${((server as Server).address() as AddressInfo).port}`;
+  const [httpPort, grpcPort] = options.ports ?? [];
+  const url = async (server: Server, port?: number) =>
+    `${tls ? "https" : "http"}://127.0.0.1:${await listenOnLoopback(server, port)}`;
   return Object.assign(backend, {
-    httpUrl: url(http),
-    grpcUrl: url(grpc),
+    httpUrl: await url(http, httpPort),
+    grpcUrl: await url(grpc as unknown as Server, grpcPort),
     lines: () =>
       backend.accepted.flatMap(({ signal, body }) => (signal === "logs" ? linesOf(body) : [])),
     spanNames: () =>
@@ -170,6 +169,3 @@ const read = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
   for await (const chunk of stream) chunks.push(chunk);
   return Buffer.concat(chunks);
 };
-
-const listen = (server: Server, port: number): Promise<void> =>
-  new Promise((resolve) => server.listen(port, "127.0.0.1", resolve));
