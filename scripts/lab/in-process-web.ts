@@ -6,7 +6,8 @@ import { createSessions } from "#ui/bff/session.ts";
 import type { Web, WebUi } from "#ui/bff/web.ts";
 import { openApp } from "./in-process-core.ts";
 import { type PersonName, people } from "./people.ts";
-import type { BrowserCookie } from "./visit-page.ts";
+import { type BrowserCookie, browserCookieOf } from "./visit-page.ts";
+import { webEnvironment } from "./web-environment.ts";
 
 /** Web on a loopback port, in one process with its core and with core's clock. It has no identity provider. */
 export interface InProcessWeb {
@@ -29,18 +30,14 @@ export const openWeb = async (
   );
   const origin = `http://127.0.0.1:${listener.port}`;
   const { config } = parseWebConfig(
-    {
+    webEnvironment({
       WEBAUTH_URL: origin,
-      WEBAUTH_SECRET: core.entropy.bytes(32).toHex(),
-      IDP_ISSUER: origin,
       IDP_NAME: "Example ID",
-      IDP_CLIENT_ID: "bench",
-      IDP_CLIENT_SECRET: "bench",
       SVC_API_URL: "http://core.bench/v1",
       SVC_AUTH_TOKEN_SECRET: core.config.authTokenSecret.reveal(),
       SVC_DATABASE_URL: url,
       SVC_TENANT_ID: core.config.tenantId,
-    },
+    }),
     () => "",
   );
   const { db, clock, entropy, log, tracer } = core;
@@ -51,11 +48,7 @@ export const openWeb = async (
   const sessions = createSessions(web);
   return {
     origin,
-    sessionOf: async (name) => {
-      const [header = ""] = (await sessions.issue(people[name])).cookie.split(";");
-      const [cookieName = "", value = ""] = header.split("=");
-      return { name: cookieName, value, header };
-    },
+    sessionOf: async (name) => browserCookieOf((await sessions.issue(people[name])).cookie),
     close: () => listener.close(1000),
   };
 };

@@ -9,6 +9,13 @@ export interface BrowserCookie {
   header: string;
 }
 
+/** Returns the cookie that a `Set-Cookie` header sets. */
+export const browserCookieOf = (setCookie: string): BrowserCookie => {
+  const [header = ""] = setCookie.split(";");
+  const [name = "", value = ""] = header.split("=");
+  return { name, value, header };
+};
+
 /** A web that pages are visited on. */
 export interface VisitedWeb {
   /** Where browsers reach it. */

@@ -18,9 +18,10 @@ import {
   createPolicyWithToken,
   type OperatorApi,
 } from "#scripts/lab/operator-api.ts";
-import { people, testTenantId } from "#scripts/lab/people.ts";
+import { people } from "#scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
 import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { providerEnvironment, webEnvironment } from "#scripts/lab/web-environment.ts";
 import { findPorts } from "#scripts/ports.ts";
 import {
   type EmbeddedPostgres,
@@ -193,20 +194,15 @@ describe.for(possible.slice(isSlow ? 0 : -1))(
         webOrigins: [origin],
       });
       cleanup.defer(() => identityProvider.close());
-      web = startProgram("ui/bff/main.ts", [], {
+      const webEnv = webEnvironment({
+        ...providerEnvironment(identityProvider),
         PORT: String(webPort),
-        SVC_HTTP_HOST: "127.0.0.1",
-        SVC_SHUTDOWN_DELAY: "0s",
         WEBAUTH_URL: origin,
-        WEBAUTH_SECRET: "a session secret of more than 32 bytes",
-        IDP_ISSUER: identityProvider.issuer,
-        IDP_CLIENT_ID: identityProvider.clientId,
-        IDP_CLIENT_SECRET: identityProvider.clientSecret,
         SVC_API_URL: `${coreUrl}/v1`,
         SVC_AUTH_TOKEN_SECRET: secret,
         SVC_DATABASE_URL: url.replace(`//${role}@`, `//web_${mode}@`),
-        SVC_TENANT_ID: testTenantId,
       });
+      web = startProgram("ui/bff/main.ts", [], webEnv);
       cleanup.defer(async () => void (await stopProgram(web)));
       await logged(web, "ready");
     });

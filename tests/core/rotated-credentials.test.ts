@@ -5,7 +5,8 @@ import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
 import { coreEnvironment } from "#scripts/lab/core-environment.ts";
 import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
-import { seedPeople, testTenantId } from "#scripts/lab/people.ts";
+import { seedPeople } from "#scripts/lab/people.ts";
+import { webEnvironment } from "#scripts/lab/web-environment.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
@@ -62,20 +63,12 @@ it("core and web take a new password within seconds: no request fails, and a ref
     SVC_HTTP_HOST: "127.0.0.1",
   });
   await seedPeople(admin.db, systemClock.now());
-  const started = startProgram("ui/bff/main.ts", [], {
-    PORT: "0",
-    SVC_HTTP_HOST: "127.0.0.1",
-    SVC_SHUTDOWN_DELAY: "0s",
+  const env = webEnvironment({
     SVC_DATABASE_URL_FILE: at("url"),
     SVC_API_URL: `${core.url}/v1`,
     SVC_AUTH_TOKEN_SECRET: secret,
-    SVC_TENANT_ID: testTenantId,
-    WEBAUTH_URL: "http://127.0.0.1:3000",
-    WEBAUTH_SECRET: "s".repeat(32),
-    IDP_ISSUER: "http://127.0.0.1:9",
-    IDP_CLIENT_ID: "web",
-    IDP_CLIENT_SECRET: "secret",
   });
+  const started = startProgram("ui/bff/main.ts", [], env);
   web = started;
   const webUrl = `http://127.0.0.1:${(await logged(started, "ready")).port}`;
   const bearer = { Authorization: `Bearer ${await bridgeTokenOf(secret, "admin")}` };

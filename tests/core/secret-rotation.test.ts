@@ -8,9 +8,10 @@ import { type ChatAnswer, startConversation } from "#scripts/lab/chat-client.ts"
 import { coreEnvironment } from "#scripts/lab/core-environment.ts";
 import { type IdentityProvider, startIdentityProvider } from "#scripts/lab/identity-provider.ts";
 import { startLoopbackServer } from "#scripts/lab/loopback-server.ts";
-import { people, seedPeople, testTenantId } from "#scripts/lab/people.ts";
+import { people, seedPeople } from "#scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
 import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { providerEnvironment, webEnvironment } from "#scripts/lab/web-environment.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
@@ -141,18 +142,12 @@ const roll = async (step: number, replaces = true) => {
       SVC_HTTP_HOST: "127.0.0.1",
       SVC_INFERENCE_CHAT_MODEL: "mock",
     },
-    web: {
-      PORT: "0",
-      SVC_HTTP_HOST: "127.0.0.1",
-      SVC_SHUTDOWN_DELAY: "0s",
+    web: webEnvironment({
+      ...providerEnvironment(identityProvider),
       WEBAUTH_URL: balancers.web.url,
-      IDP_ISSUER: identityProvider.issuer,
-      IDP_CLIENT_ID: identityProvider.clientId,
-      IDP_CLIENT_SECRET: identityProvider.clientSecret,
       SVC_API_URL: `${balancers.core.url}/v1`,
       SVC_DATABASE_URL: server.url(),
-      SVC_TENANT_ID: testTenantId,
-    },
+    }),
   };
   const start = (service: Service, path: string) =>
     balancers[service].roll(path, { ...usual[service], ...steps[step]?.[service] }, replaces);

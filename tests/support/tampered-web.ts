@@ -1,6 +1,7 @@
 import { afterAll } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
+import { providerEnvironment } from "#scripts/lab/web-environment.ts";
 import { startTamperingProvider } from "../fakes/tampering-provider.ts";
 import { useTestWeb } from "./web.ts";
 
@@ -8,13 +9,7 @@ import { useTestWeb } from "./web.ts";
 export const startTamperedWeb = async () => {
   let now = Date.now();
   const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
-  const web = await useTestWeb({
-    env: {
-      IDP_ISSUER: provider.issuer,
-      IDP_CLIENT_ID: provider.clientId,
-      IDP_CLIENT_SECRET: provider.clientSecret,
-    },
-  });
+  const web = await useTestWeb({ env: providerEnvironment(provider) });
   now = web.clock.now();
   afterAll(() => provider.close());
   return {

@@ -3,9 +3,10 @@ import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
-import { people, seedPeople, testTenantId } from "#scripts/lab/people.ts";
+import { people, seedPeople } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import type { VisitedWeb } from "#scripts/lab/visit-page.ts";
+import { browserCookieOf, type VisitedWeb } from "#scripts/lab/visit-page.ts";
+import { webEnvironment } from "#scripts/lab/web-environment.ts";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 import { parseWebConfig } from "#ui/bff/config.ts";
 import { createSessions } from "#ui/bff/session.ts";
@@ -50,21 +51,13 @@ export const startWebDeployment = async ({ hosts }: { hosts: number }): Promise<
   const front = await startTcpProxy(0);
   cleanup.defer(() => front.close());
   const origin = `http://127.0.0.1:${front.port}`;
-  const env = {
-    PORT: "0",
-    SVC_HTTP_HOST: "127.0.0.1",
-    SVC_SHUTDOWN_DELAY: "0s",
+  const env = webEnvironment({
     WEBAUTH_URL: origin,
-    WEBAUTH_SECRET: systemEntropy.bytes(32).toHex(),
     SESSION_TTL: "8h",
-    IDP_ISSUER: "http://127.0.0.1:9",
-    IDP_CLIENT_ID: "svc-web",
-    IDP_CLIENT_SECRET: "an-oauth-secret",
     SVC_API_URL: `http://127.0.0.1:${middle.port}/v1`,
     SVC_AUTH_TOKEN_SECRET: authTokenSecret,
     SVC_DATABASE_URL: postgres.url(),
-    SVC_TENANT_ID: testTenantId,
-  };
+  });
   const web = startProgram("ui/bff/main.ts", [], env);
   cleanup.defer(async () => {
     await stopProgram(web);
@@ -95,11 +88,7 @@ export const startWebDeployment = async ({ hosts }: { hosts: number }): Promise<
     front,
     middle,
     suspend,
-    sessionOf: async (name) => {
-      const [header = ""] = (await sessions.issue(people[name])).cookie.split(";");
-      const [cookieName = "", value = ""] = header.split("=");
-      return { name: cookieName, value, header };
-    },
+    sessionOf: async (name) => browserCookieOf((await sessions.issue(people[name])).cookie),
     close: () => cleanup.disposeAsync(),
   };
 };

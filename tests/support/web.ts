@@ -10,8 +10,9 @@ import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import { type IdentityProvider, startIdentityProvider } from "#scripts/lab/identity-provider.ts";
 import { type PersonName, people } from "#scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
-import type { BrowserCookie } from "#scripts/lab/visit-page.ts";
+import { type BrowserCookie, browserCookieOf } from "#scripts/lab/visit-page.ts";
 import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { providerEnvironment } from "#scripts/lab/web-environment.ts";
 import { createWebApp } from "#ui/bff/app.ts";
 import { parseWebConfig } from "#ui/bff/config.ts";
 import { createSessions } from "#ui/bff/session.ts";
@@ -121,10 +122,8 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
     {
       WEBAUTH_URL: origin,
       WEBAUTH_SECRET: "a-session-secret-of-more-than-32-bytes",
-      IDP_ISSUER: identityProvider.issuer,
       IDP_NAME: "Example ID",
-      IDP_CLIENT_ID: identityProvider.clientId,
-      IDP_CLIENT_SECRET: identityProvider.clientSecret,
+      ...providerEnvironment(identityProvider),
       SVC_API_URL: apiUrl,
       SVC_AUTH_TOKEN_SECRET: authTokenSecret,
       SVC_DATABASE_URL: core.databaseUrl,
@@ -165,9 +164,7 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
       createWebApp({ ...web, ...parts }, { remoteAddressOf: () => remoteAddress }),
     sessionOf: async (name) => {
       const { userId, displayName } = people[name];
-      const [header = ""] = (await sessions.issue({ userId, displayName })).cookie.split(";");
-      const [cookieName = "", value = ""] = header.split("=");
-      return { name: cookieName, value, header };
+      return browserCookieOf((await sessions.issue({ userId, displayName })).cookie);
     },
     signIn: async (name, returnTo = "/") => {
       const agent = createUserAgent();

@@ -9,6 +9,7 @@ import { systemClock } from "#kit/clock.ts";
 import { createLabPki, labServerNames } from "#scripts/lab/ca/pki.ts";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
+import { providerEnvironment } from "#scripts/lab/web-environment.ts";
 import { startTamperingProvider, type TamperingProvider } from "../fakes/tampering-provider.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { isInstalled, type RunningProxy, startProxy } from "../support/proxies.ts";
@@ -37,9 +38,7 @@ beforeAll(async () => {
     env: {
       WEBAUTH_URL: `https://${host}`,
       SVC_TRUSTED_PROXIES: "127.0.0.1",
-      IDP_ISSUER: provider.issuer,
-      IDP_CLIENT_ID: provider.clientId,
-      IDP_CLIENT_SECRET: provider.clientSecret,
+      ...providerEnvironment(provider),
     },
   });
   nginx = await startProxy("nginx", {

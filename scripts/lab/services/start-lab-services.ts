@@ -11,6 +11,7 @@ import { createLabPki, type LabPki, labServerNames } from "../ca/pki.ts";
 import { listenerEnvironment } from "../core-environment.ts";
 import { clientCertificateHeader, startLabEdge } from "../core-process.ts";
 import { type IdentityProvider, startIdentityProvider } from "../identity-provider.ts";
+import { providerEnvironment } from "../web-environment.ts";
 
 /** Running services of a lab, and the env files that they wrote for core and web. */
 export interface LabServices {
@@ -109,10 +110,8 @@ const writeEnvironments = async (
     PORT: String(ports.web),
     WEBAUTH_URL: `http://localhost:${ports.web}`,
     WEBAUTH_SECRET: random(),
-    IDP_ISSUER: provider.issuer,
     IDP_NAME: "the lab's provider",
-    IDP_CLIENT_ID: provider.clientId,
-    IDP_CLIENT_SECRET: provider.clientSecret,
+    ...providerEnvironment(provider),
     SVC_API_URL: `http://127.0.0.1:${ports.core}/v1`,
     SVC_DATABASE_URL: databaseUrl.replace(/\/\/[^@]+@/, `//svc_web:${webPassword}@`),
   });

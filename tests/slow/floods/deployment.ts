@@ -11,7 +11,8 @@ import { systemEntropy } from "#kit/entropy.ts";
 import { memoryOf } from "#scripts/bench/support/processes.ts";
 import { workloadEnvironment } from "#scripts/lab/core-environment.ts";
 import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
-import { people, seedPeople, testTenantId } from "#scripts/lab/people.ts";
+import { people, seedPeople } from "#scripts/lab/people.ts";
+import { webEnvironment } from "#scripts/lab/web-environment.ts";
 import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { frame, newQueue } from "#tests/support/frames.ts";
 import { connectForeign, submit } from "#tests/support/grpc-client.ts";
@@ -81,7 +82,12 @@ export const prepareDeployments = async () => {
     if (!isSeeded) await seed();
     const env = {
       ...probed,
-      ...webEnvironment({ databaseUrl: database.url, corePort: core.port, authTokenSecret }),
+      ...webEnvironment({
+        SESSION_TTL: "8h",
+        SVC_API_URL: `http://127.0.0.1:${core.port}/v1`,
+        SVC_AUTH_TOKEN_SECRET: authTokenSecret,
+        SVC_DATABASE_URL: database.url,
+      }),
     };
     const web = startProgram("ui/bff/main.ts", [], env);
     running.defer(async () => {
@@ -138,23 +144,3 @@ export const prepareDeployments = async () => {
   };
   return { start, close: () => cleanup.disposeAsync() };
 };
-
-const webEnvironment = (of: {
-  databaseUrl: string;
-  corePort: number;
-  authTokenSecret: string;
-}) => ({
-  PORT: "0",
-  SVC_HTTP_HOST: "127.0.0.1",
-  SVC_SHUTDOWN_DELAY: "0s",
-  WEBAUTH_URL: "http://127.0.0.1:1",
-  WEBAUTH_SECRET: systemEntropy.bytes(32).toHex(),
-  SESSION_TTL: "8h",
-  IDP_ISSUER: "http://127.0.0.1:9",
-  IDP_CLIENT_ID: "svc-web",
-  IDP_CLIENT_SECRET: "an-oauth-secret",
-  SVC_API_URL: `http://127.0.0.1:${of.corePort}/v1`,
-  SVC_AUTH_TOKEN_SECRET: of.authTokenSecret,
-  SVC_DATABASE_URL: of.databaseUrl,
-  SVC_TENANT_ID: testTenantId,
-});
