@@ -52,12 +52,26 @@ const fetches = (channel: CaChannel) =>
   ).map(({ body }) => body.channel);
 const warnings = () =>
   (running.heartbeats().at(-1)?.body.config as { errors: string[] } | undefined)?.errors;
+const publishBoth = (ingest: string, management: string) => {
+  running.publish("ingest", ingest);
+  running.publish("management", management);
+};
+/** Ends the connections, and waits for the next stream. */
+const connectedAgain = () => {
+  const opened = running.peer.opens.length;
+  running.peer.disconnect();
+  return expect.poll(() => running.peer.opens.length).toBeGreaterThan(opened);
+};
+/** Waits for more than so many further heartbeats. */
+const heartbeatsAfter = (count: number) => {
+  const before = running.heartbeats().length;
+  return expect.poll(() => running.heartbeats().length).toBeGreaterThan(before + count);
+};
 const connected = () => expect.poll(() => running.peer.opens.length).toBeGreaterThan(0);
 
 describe("bundles of core", () => {
   it("are fetched over the channel of each, take effect in at most one new session each, and are settled and reported", async () => {
-    running.publish("ingest", running.host.ca.pem);
-    running.publish("management", running.server.caPem);
+    publishBoth(running.host.ca.pem, running.server.caPem);
     await running.start();
     await untilBothStored(1);
     await expect.poll(reported).toEqual({ ingest: 1, management: 1, pinned: false });
@@ -77,17 +91,13 @@ describe("bundles of core", () => {
 
   it("renew both roots: the servers change theirs, and what the last bundle omits is not accepted any more", async () => {
     const { host, peer, server } = running;
-    running.publish("ingest", host.ca.pem + next.pem);
-    running.publish("management", server.caPem + next.pem);
+    publishBoth(host.ca.pem + next.pem, server.caPem + next.pem);
     await running.start();
     await untilBothStored(1);
     await Promise.all([peer.present(next), server.present(next)]);
-    running.publish("ingest", next.pem);
-    running.publish("management", next.pem);
+    publishBoth(next.pem, next.pem);
     await untilBothStored(2);
-    const opened = peer.opens.length;
-    peer.disconnect();
-    await expect.poll(() => peer.opens.length).toBeGreaterThan(opened);
+    await connectedAgain();
     await peer.present(host.ca);
     peer.disconnect();
     await expect.poll(() => running.log.text()).toContain("unavailable: self-signed certificate");
@@ -98,22 +108,18 @@ describe("bundles of core", () => {
   });
 
   it("that lack the root that works cut nobody off, and are not settled", async () => {
-    running.publish("ingest", next.pem);
-    running.publish("management", next.pem);
+    publishBoth(next.pem, next.pem);
     await running.start();
     await untilBothStored(1, false);
     await expect.poll(reported).toEqual({ ingest: 1, management: 1, pinned: false });
-    const opened = running.peer.opens.length;
-    running.peer.disconnect();
-    await expect.poll(() => running.peer.opens.length).toBeGreaterThan(opened);
+    await connectedAgain();
     expect(await stored("ingest")).toMatchObject({ settled: false });
-    running.publish("ingest", running.host.ca.pem);
-    running.publish("management", running.server.caPem);
+    publishBoth(running.host.ca.pem, running.server.caPem);
     await untilBothStored(2);
   });
 
   it("cut nobody off by a root with the name of the one that works, which OpenSSL takes for it", async () => {
-    const { host, peer, server } = running;
+    const { host, server } = running;
     const impostor = await createTestCa({ name: "Test CA" });
     const unfit = await createTestCa({
       name: "Server CA",
@@ -122,16 +128,12 @@ describe("bundles of core", () => {
         new x509.Extension("1.2.3.4", true, Uint8Array.of(5, 0)),
       ],
     });
-    running.publish("ingest", impostor.pem + host.ca.pem);
-    running.publish("management", unfit.pem);
+    publishBoth(impostor.pem + host.ca.pem, unfit.pem);
     await running.start();
     await untilBothStored(1, false);
     await expect.poll(reported).toEqual({ ingest: 1, management: 1, pinned: false });
-    const opened = peer.opens.length;
-    peer.disconnect();
-    await expect.poll(() => peer.opens.length).toBeGreaterThan(opened);
-    running.publish("ingest", host.ca.pem);
-    running.publish("management", server.caPem);
+    await connectedAgain();
+    publishBoth(host.ca.pem, server.caPem);
     await untilBothStored(2);
   });
 
@@ -142,8 +144,7 @@ describe("bundles of core", () => {
     running.publish("ingest", running.host.ca.pem);
     await untilStored("ingest", 1, false);
     await expect.poll(reported).toEqual({ ingest: 1, management: 1, pinned: false });
-    const before = running.heartbeats().length;
-    await expect.poll(() => running.heartbeats().length).toBeGreaterThan(before + 1);
+    await heartbeatsAfter(1);
     expect(await stored("ingest")).toMatchObject({ number: 1, settled: false });
     await running.server.present(next);
     running.clock.skip(hourMs);
@@ -155,8 +156,7 @@ describe("bundles of core", () => {
     await running.start();
     const warning = "warning: CA bundle of ingest: number 1 is empty";
     await expect.poll(warnings).toEqual([warning]);
-    const before = running.heartbeats().length;
-    await expect.poll(() => running.heartbeats().length).toBeGreaterThan(before + 2);
+    await heartbeatsAfter(2);
     expect(fetches("ingest")).toHaveLength(1);
     running.clock.skip(hourMs);
     await expect.poll(() => fetches("ingest").length).toBe(2);
@@ -179,8 +179,7 @@ describe("bundles of core", () => {
     const warning = "warning: CA bundle of management: number 5 is refused: refused: not_found";
     await expect.poll(warnings).toEqual([warning]);
     await expect.poll(() => fetches("ingest").length).toBe(2);
-    const before = running.heartbeats().length;
-    await expect.poll(() => running.heartbeats().length).toBeGreaterThan(before + 3);
+    await heartbeatsAfter(3);
     expect([fetches("ingest").length, fetches("management").length]).toEqual([2, 1]);
   });
 
@@ -210,9 +209,7 @@ describe("bundles of core", () => {
     await peer.present(next);
     await writeFile(join(host.dir, "identity", "ca", "ingest.json"), "half");
     await expect.poll(warnings).toEqual(["warning: CA bundle of ingest: its file is damaged"]);
-    const opened = peer.opens.length;
-    peer.disconnect();
-    await expect.poll(() => peer.opens.length).toBeGreaterThan(opened);
+    await connectedAgain();
   });
 
   it("take effect while the config on disk is invalid", async () => {
@@ -239,8 +236,7 @@ describe("bundles of core", () => {
   it("are taken over one connection where management is at the ingest listener", async () => {
     await running.stop();
     running = await createRunningCollector({ managementAtIngest: true });
-    running.publish("ingest", running.host.ca.pem);
-    running.publish("management", running.host.ca.pem);
+    publishBoth(running.host.ca.pem, running.host.ca.pem);
     await running.start();
     await untilBothStored(1);
     expect(running.server.calls).toEqual([]);
@@ -267,8 +263,7 @@ describe("bundles of core", () => {
     running.publish("ingest", next.pem);
     await running.start();
     await expect.poll(reported).toEqual({ ingest: null, management: null, pinned: true });
-    const before = running.heartbeats().length;
-    await expect.poll(() => running.heartbeats().length).toBeGreaterThan(before + 1);
+    await heartbeatsAfter(1);
     expect(fetches("ingest")).toEqual([]);
   });
 });

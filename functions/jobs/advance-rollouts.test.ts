@@ -202,6 +202,12 @@ describe("a rollout", async () => {
     { count: 4, soak_seconds },
     { percent: 100, soak_seconds },
   ];
+  /** Lets the config fail on one host of the first wave. */
+  const failFirst = async (id: string) => {
+    const [bad] = await targetsOf(id, "&wave=1");
+    lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
+    return bad?.identity_id;
+  };
 
   it("is spread: another rollout to the same hosts has others in its first wave", async () => {
     const firstOf = async () => {
@@ -270,8 +276,7 @@ describe("a rollout", async () => {
     const { id } = await start({ waves });
     const right = clock.now();
     clock.set(right + 7_200_000);
-    const [bad] = await targetsOf(id, "&wave=1");
-    lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
+    await failFirst(id);
     await runUntil(id, "paused");
     clock.set(right + 60_000);
     await correctTimes(core);
@@ -301,8 +306,7 @@ describe("a rollout", async () => {
 
   it("goes on after a breach when an operator resumes it", async () => {
     const { id } = await start({ waves });
-    const [bad] = await targetsOf(id, "&wave=1");
-    lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
+    await failFirst(id);
     expect((await runUntil(id, "paused")).breach).toMatchObject({ failed: 1, failed_percent: 25 });
     await control(id, "resume");
     expect(await runUntil(id, "completed")).toMatchObject({ failed: 1, applied: 9 });
@@ -418,10 +422,9 @@ describe("a rollout", async () => {
       waves,
       gate: { max_failed_percent: 25, states: ["rolled_back"] },
     });
-    const [bad] = await targetsOf(id, "&wave=1");
-    lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
+    const bad = await failFirst(id);
     expect(await runUntil(id, "soaking")).toMatchObject({ failed: 1, skipped: 0 });
-    await test.revoke(bad?.identity_id);
+    await test.revoke(bad);
     await tick();
     expect(await get(id)).toMatchObject({ failed: 0, skipped: 1 });
     const last = await targetsOf(id, "&wave=2");
@@ -429,7 +432,7 @@ describe("a rollout", async () => {
     await db.execute(
       sql`update collector_health set apply_desired_config = false where identity_id = ${refusing}::uuid`,
     );
-    const away = [bad?.identity_id, revoked, refusing];
+    const away = [bad, revoked, refusing];
     const silent = lab.fleet.hosts.filter(({ host }) => away.includes(host.identityId));
     for (const host of silent) host.isSilent = true;
     await test.revoke(revoked);
@@ -439,7 +442,7 @@ describe("a rollout", async () => {
       reason,
     ]);
     expect(reasons).toEqual([
-      [bad?.identity_id, "revoked"],
+      [bad, "revoked"],
       [revoked, "revoked"],
       [refusing, "apply_desired_config_off"],
     ]);

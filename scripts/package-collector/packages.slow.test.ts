@@ -246,16 +246,22 @@ describe.skipIf(!canOpenRoot).for(["debian", "rpm"] as const)(
   },
 );
 
+/** A root of its own, in which the unpacked tar is at `/srv/tar`. */
+const openTarRoot = async () => {
+  const root = await openPackageRoot();
+  onTestFinished(() => root.close());
+  await writeFile(join(dir, "program"), program);
+  const completions = { bash: "", zsh: "", fish: "" };
+  const contents = { executable: join(dir, "program"), completions, notices: "" };
+  await writeTree(join(root.shared, "tar"), tarredFiles(contents));
+  return root;
+};
+
 it.skipIf(!canOpenRoot)(
   "in a root of its own, the tar installs, upgrades and removes the same (needs root)",
   { timeout: 60_000 },
   async () => {
-    const root = await openPackageRoot();
-    onTestFinished(() => root.close());
-    await writeFile(join(dir, "program"), program);
-    const completions = { bash: "", zsh: "", fish: "" };
-    const contents = { executable: join(dir, "program"), completions, notices: "" };
-    await writeTree(join(root.shared, "tar"), tarredFiles(contents));
+    const root = await openTarRoot();
     const install = (...args: string[]) => root.run('/srv/tar/install.sh "$@"', ...args);
     const installWithoutRoom = async () => {
       await root.run(
@@ -300,12 +306,7 @@ it.skipIf(!canOpenRoot)(
   "in a root of its own, the unit adds its user to the group of the journal if the config asks for that, and starts without the group (needs root)",
   { timeout: 60_000 },
   async () => {
-    const root = await openPackageRoot();
-    onTestFinished(() => root.close());
-    await writeFile(join(dir, "program"), program);
-    const completions = { bash: "", zsh: "", fish: "" };
-    const contents = { executable: join(dir, "program"), completions, notices: "" };
-    await writeTree(join(root.shared, "tar"), tarredFiles(contents));
+    const root = await openTarRoot();
     await root.run("/srv/tar/install.sh; groupdel systemd-journal 2>/dev/null || true");
     const groupsWith = (config: string) =>
       root.run(
