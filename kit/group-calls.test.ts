@@ -22,7 +22,9 @@ const createGroup = (over: Partial<GroupOptions<string, string>> = {}) => {
   });
   return {
     call,
-    items: () => runs.map((run) => run.items.join(" ")),
+    /** The runs so far, each with its items. */
+    expectRuns: (...expected: string[]) =>
+      expect(runs.map((run) => run.items.join(" "))).toEqual(expected),
     /** Ends these runs, one after the other. */
     end: async (...numbers: number[]) => {
       for (const number of numbers) await runs[number]?.end();
@@ -36,23 +38,23 @@ const statusesOf = async (outcomes: Promise<PromiseSettledResult<string>[]>) =>
   (await outcomes).map(({ status }) => status);
 
 it("starts the first call at once and groups later calls, up to the limit", async () => {
-  const { call, items, end } = createGroup();
+  const { call, expectRuns, end } = createGroup();
   const answers = ["a", "b", "c", "d", "e"].map(call);
-  expect(items()).toEqual(["a"]);
+  expectRuns("a");
   await end(0);
-  expect(items()).toEqual(["a", "b c d"]);
+  expectRuns("a", "b c d");
   await end(1, 2);
   expect(await Promise.all(answers)).toEqual(["A", "B", "C", "D", "E"]);
 });
 
 it("never runs two items of one key concurrently, and keeps their order", async () => {
-  const { call, items, end } = createGroup({ concurrency: 2 });
+  const { call, expectRuns, end } = createGroup({ concurrency: 2 });
   const answers = ["a1", "a2", "b1", "a3", "b2"].map(call);
-  expect(items()).toEqual(["a1", "b1"]);
+  expectRuns("a1", "b1");
   await end(1);
-  expect(items()).toEqual(["a1", "b1", "b2"]);
+  expectRuns("a1", "b1", "b2");
   await end(0);
-  expect(items()).toEqual(["a1", "b1", "b2", "a2"]);
+  expectRuns("a1", "b1", "b2", "a2");
   await end(2, 3, 4);
   expect(await Promise.all(answers)).toEqual(["A1", "A2", "B1", "A3", "B2"]);
 });
@@ -71,12 +73,12 @@ it("fails the whole group, or with `isolate` only the item that fails on its own
   await alone.fail(2, "bad");
   await alone.end(3);
   expect(await statusesOf(isolated)).toEqual(["fulfilled", "rejected", "fulfilled"]);
-  expect(alone.items()).toEqual(["a", "b c", "b", "c"]);
+  alone.expectRuns("a", "b c", "b", "c");
 });
 
 it("with a pause, starts the first call at once and gathers later ones until the pause ends or a run is full", async () => {
   const pauses: (() => void)[] = [];
-  const { call, items, end } = createGroup({
+  const { call, expectRuns, end } = createGroup({
     concurrency: 3,
     pause: () => new Promise<void>((resolve) => pauses.push(resolve)),
   });
@@ -85,29 +87,29 @@ it("with a pause, starts the first call at once and gathers later ones until the
     await settle();
   };
   const answers = ["a", "b", "c"].map(call);
-  expect(items()).toEqual(["a"]);
+  expectRuns("a");
   await endPause();
-  expect(items()).toEqual(["a", "b c"]);
+  expectRuns("a", "b c");
   answers.push(...["d", "e", "f"].map(call));
-  expect(items()).toEqual(["a", "b c", "d e f"]);
+  expectRuns("a", "b c", "d e f");
   await end(0, 1, 2);
   await endPause();
   answers.push(call("g"));
-  expect(items()).toEqual(["a", "b c", "d e f", "g"]);
+  expectRuns("a", "b c", "d e f", "g");
   await end(3);
   expect(await Promise.all(answers)).toEqual(["A", "B", "C", "D", "E", "F", "G"]);
 });
 
 it("rejects calls beyond the bound, and those that wait for a run that fails as a whole", async () => {
   const full = new Error("full");
-  const { call, items, end, fail } = createGroup({ waiting: { max: 2, full: () => full } });
+  const { call, expectRuns, end, fail } = createGroup({ waiting: { max: 2, full: () => full } });
   const outcomes = Promise.allSettled(["a", "b", "c", "d"].map(call));
   await fail(0, "away");
   const reasons = (await outcomes).map((outcome) =>
     outcome.status === "rejected" ? outcome.reason.message : "",
   );
   expect(reasons).toEqual(["away", "away", "away", "full"]);
-  expect(items()).toEqual(["a"]);
+  expectRuns("a");
   const next = call("e");
   await end(1);
   expect(await next).toBe("E");
@@ -125,22 +127,22 @@ it("keeps the calls that wait when a run fails but another one has succeeded sin
 it("delays each run until it has gathered, and then takes the calls made meanwhile", async () => {
   const gathering: (() => void)[] = [];
   const gather = () => new Promise<void>((resolve) => gathering.push(resolve));
-  const { call, items, end } = createGroup({ gather });
+  const { call, expectRuns, end } = createGroup({ gather });
   const gathered = async () => {
     gathering.shift()?.();
     await settle();
   };
   const answers = ["a", "b"].map(call);
   await gathered();
-  expect(items()).toEqual(["a b"]);
+  expectRuns("a b");
   answers.push(call("c"));
   await end(0);
   answers.push(call("d"));
-  expect(items()).toEqual(["a b"]);
+  expectRuns("a b");
   await gathered();
   await end(1);
   expect(await Promise.all(answers)).toEqual(["A", "B", "C", "D"]);
-  expect(items()).toEqual(["a b", "c d"]);
+  expectRuns("a b", "c d");
   // A call made while a run of its key is in flight waits for its end.
   const again = ["a1", "a2"].map(call);
   await gathered();

@@ -1,5 +1,6 @@
 import { type AxeResults, source as axeSource } from "axe-core";
 import type { Page, Route } from "playwright-core";
+import { expect } from "vitest";
 import type { PersonName } from "#scripts/lab/people.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 
@@ -239,6 +240,10 @@ export const axeViolationsOf = async (page: Page): Promise<string[]> => {
     violations.map(({ id, nodes }) => `${scheme}, ${id}: ${nodes[0]?.html}`);
   return [...describeAll("light", light), ...describeAll("dark", dark)];
 };
+
+/** Expects no axe violation, as `axeViolationsOf` finds them. */
+export const expectAccessible = async (page: Page) =>
+  expect(await axeViolationsOf(page)).toEqual([]);
 
 /** Sets the text size of a page's browser, in percent of the usual one. */
 const setTextSize = async (page: Page, percent: number) => {

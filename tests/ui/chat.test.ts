@@ -16,7 +16,7 @@ import { verifyReceipts } from "#proto/chat/verify-receipts.ts";
 import { measureBytes } from "#scripts/bench/ui/measure-ui.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
-import { axeViolationsOf, flawsOf } from "#tests/support/ui-states.ts";
+import { expectAccessible, flawsOf } from "#tests/support/ui-states.ts";
 import { createTestChat } from "../support/core.ts";
 import {
   expectCount,
@@ -354,7 +354,7 @@ it("has no axe violation and no sideways scroll", async () => {
   for (const call of await panel.locator(".tool-call > summary").all()) await call.click();
   await panel.locator(".receipt > summary").click();
   // Another width closes the calls.
-  expect(await axeViolationsOf(page)).toEqual([]);
+  await expectAccessible(page);
   expect(await flawsOf(page)).toEqual([]);
   await press(panel, "History");
   await panel

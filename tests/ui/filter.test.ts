@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { terms } from "#proto/fleet-health/query-language/terms.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { axeViolationsOf } from "#tests/support/ui-states.ts";
+import { expectAccessible } from "#tests/support/ui-states.ts";
 import { questions } from "#ui/app/fleet/query-language/suggest.ts";
 import { expectCount, follow, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
@@ -45,14 +45,14 @@ it("lists every term with an example when it gets the focus, and all of the lang
   await expectCount(page.getByRole("option"), questions.length + terms.length);
   await page.getByRole("option", { name: /since:.*since:10:00/ }).waitFor();
   await page.getByRole("option", { name: /which hosts keep failing authentication/ }).waitFor();
-  expect(await axeViolationsOf(page)).toEqual([]);
+  await expectAccessible(page);
   await page.keyboard.press("Escape");
   await page.getByRole("heading", { name: "Fleet" }).click();
   await page.keyboard.press("?");
   const help = page.getByRole("dialog");
   for (const example of ["version<1.4", "expires:weekend", "queue>10MiB", "-platform:linux -web"])
     await help.getByText(example, { exact: true }).waitFor();
-  expect(await axeViolationsOf(page)).toEqual([]);
+  await expectAccessible(page);
 });
 
 it("refuses OR with what to write instead", async () => {
@@ -69,7 +69,7 @@ it("refuses a link with a misspelt value or parameter, in a sentence, without ro
   await see(page, "There is no parameter sate. Did you mean state?");
   await see(page, "state has no value stal. Did you mean stale?");
   expect(await page.locator("tr[data-id]").count()).toBe(0);
-  expect(await axeViolationsOf(page)).toEqual([]);
+  await expectAccessible(page);
   await follow(page, "Show without these parts");
   await expect.poll(() => addressOf(page)).toBe("?drift=drifted");
   await page.locator("tr[data-id]").first().waitFor();

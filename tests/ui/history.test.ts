@@ -8,7 +8,7 @@ import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
 import type { FleetFactors } from "#proto/fleet-health/factors.ts";
 import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
-import { axeViolationsOf, flawsOf } from "#tests/support/ui-states.ts";
+import { expectAccessible, flawsOf } from "#tests/support/ui-states.ts";
 import { expectCount, follow, press, see, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser();
@@ -122,7 +122,7 @@ describe("the lines of 24 hours", () => {
     expect(await forwarding.textContent()).toBe("Last 24 h: 81 to 96 hosts");
     await expectCount(page.locator(".trend"), 12);
     expect(await layoutShift()).toBe(0);
-    expect(await axeViolationsOf(page)).toEqual([]);
+    await expectAccessible(page);
     const { width = 0 } = (await line.boundingBox()) ?? {};
     // The middle of the silence, in quarters of an hour from the left.
     const index = 95 - Math.floor((web.clock.now() - Date.parse(midst())) / 900_000);
@@ -150,7 +150,7 @@ describe("what hosts have in common", () => {
     );
     await see(panel, "version");
     await see(panel, /^\d+ of \d+ here, 0 of \d+ elsewhere/);
-    expect(await axeViolationsOf(page)).toEqual([]);
+    await expectAccessible(page);
     await panel.getByRole("link").first().click();
     await expect.poll(() => paramOf(page, "version")).toBe("1.11.0");
     expect(messages).toEqual([]);
@@ -192,7 +192,7 @@ it("what runs out is a list behind a button, and each count of hosts leads to as
   const { page, messages, panel } = await openPanel("/fleet", "Next 72 h", "Next 72 h");
   const { body } = await web.core.auditor.get<FleetAhead>("/v1/collector/health/ahead");
   expect(body.queues.count).toBeGreaterThan(0);
-  expect(await axeViolationsOf(page)).toEqual([]);
+  await expectAccessible(page);
   await panel.getByRole("link", { name: new RegExp(`^${body.queues.count} queues?$`) }).click();
   await see(page, `1 to ${body.queues.count} of ${body.queues.count}`);
   expect(messages).toEqual([]);

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import type { Page } from "playwright-core";
 import { afterAll, describe, expect, it } from "vitest";
 import { visitPage } from "#scripts/lab/visit-page.ts";
-import { axeViolationsOf } from "#tests/support/ui-states.ts";
+import { expectAccessible } from "#tests/support/ui-states.ts";
 import { readCsv } from "../support/csv.ts";
 import { startWebDeployment } from "../support/web-deployment.ts";
 import { follow, openTestBrowser, press, see } from "../support/web-in-browser.ts";
@@ -62,7 +62,7 @@ describe("the fleet page, with real processes", () => {
       });
       await page.clock.resume();
       // Once for all outages: their pages differ in words alone.
-      expect(await axeViolationsOf(page)).toEqual([]);
+      await expectAccessible(page);
     } finally {
       deployment.suspend("web", false);
     }
@@ -115,7 +115,7 @@ describe("the fleet page, with real processes", () => {
       await page.locator('[data-shown="changing"] .fleet-table[aria-busy="true"]').waitFor();
       expect(new Set(await states.locator("b").allTextContents())).toEqual(new Set(["…"]));
       expect((await pager.textContent())?.trim()).toBe("");
-      expect(await axeViolationsOf(page)).toEqual([]);
+      await expectAccessible(page);
       await page.getByRole("alert").getByText("Core did not answer within 5 s.").waitFor();
       expect(await page.locator(".row-link").count()).toBe(0);
     } finally {
@@ -172,7 +172,7 @@ describe("an export, with real processes", () => {
     const report = page.getByRole("alert").filter({ hasText: "The export of Config drift failed" });
     await report.getByText("The transfer was cut off. Nothing was saved.").waitFor();
     expect(downloads).toBe(0);
-    expect(await axeViolationsOf(page)).toEqual([]);
+    await expectAccessible(page);
     deployment.front.rewrite(null);
     const [download] = await Promise.all([
       page.waitForEvent("download"),

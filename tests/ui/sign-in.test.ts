@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { people } from "#scripts/lab/people.ts";
-import { axeViolationsOf } from "#tests/support/ui-states.ts";
+import { expectAccessible } from "#tests/support/ui-states.ts";
 import { type AdminUser, createAdminUser, failsWith } from "../admin/support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";
@@ -178,7 +178,7 @@ describe("a page behind the sign-in", () => {
       await page.goto("http://127.0.0.1:9/");
       await page.getByRole(role, { name }).click();
       await waitForHeading(page, "This request came from another site");
-      expect(await axeViolationsOf(page)).toEqual([]);
+      await expectAccessible(page);
       await follow(page, "Go to the home page");
       await page.getByRole("navigation", { name: "Main" }).waitFor();
     }

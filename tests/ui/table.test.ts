@@ -5,7 +5,7 @@ import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts"
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { fleetSeverities, severityOf } from "#proto/fleet-health/vocabulary.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
-import { axeViolationsOf } from "#tests/support/ui-states.ts";
+import { expectAccessible } from "#tests/support/ui-states.ts";
 import { figuresOf } from "../support/fleet-figures.ts";
 import {
   addressOf,
@@ -393,7 +393,7 @@ describe("labels on the fleet page", () => {
     ]);
     await page.reload();
     await page.locator("thead .column-label").nth(1).waitFor();
-    expect(await axeViolationsOf(page)).toEqual([]);
+    await expectAccessible(page);
     expect(messages).toEqual([]);
   });
 

@@ -35,13 +35,13 @@ describe("the log of a container", () => {
       },
       { "log.iostream": "stderr", "container.timestamp": at(0) },
     ]);
-    expect(tail.texts()).toEqual(["GET /", ""]);
+    tail.expectTexts("GET /", "");
   });
 
   it("is read as Docker writes it, with pieces joined", async () => {
     const tail = await createContainerTail();
     await tail.write(docker('said "hä\\n') + docker(" and more\n") + docker("warn\r\n", "stderr"));
-    expect(tail.texts()).toEqual(['said "hä\\n and more', "warn"]);
+    tail.expectTexts('said "hä\\n and more', "warn");
     expect(tail.records[1]?.attributes).toMatchObject({
       "log.iostream": "stderr",
       "container.timestamp": at(0),
@@ -57,7 +57,7 @@ describe("the log of a container", () => {
   ])("keeps a line in no format as it stands, and counts it (%#)", async (line) => {
     const tail = await createContainerTail();
     await tail.write(`${cri("before")}${line}\n${cri("after")}`);
-    expect(tail.texts()).toEqual(["before", line, "after"]);
+    tail.expectTexts("before", line, "after");
     expect(tail.records[1]?.attributes["log.iostream"]).toBeUndefined();
     expect(tail.unparsed()).toBe(1);
   });
@@ -73,18 +73,18 @@ describe("the log of a container", () => {
     const tail = await createContainerTail({ path: other });
     await tail.write(cri("text"));
     expect(Object.keys(tail.records[0]?.attributes ?? {}).join()).not.toContain("k8s");
-    expect(tail.texts()).toEqual(["text"]);
+    tail.expectTexts("text");
   });
 
   it("stores pieces whose end does not come after the partial time, marked", async () => {
     const tail = await createContainerTail();
     await tail.write(cri("ab", { tag: "P" }) + cri("other", { stream: "stderr" }));
     await tail.wait(4_900);
-    expect(tail.texts()).toEqual(["other"]);
+    tail.expectTexts("other");
     await tail.wait(200);
     tail.kill();
     await tail.write(cri("cd", { tag: "P" }) + cri("ef") + cri("next"));
-    expect(tail.texts()).toEqual(["other", "ab", "cdef", "next"]);
+    tail.expectTexts("other", "ab", "cdef", "next");
     expect(tail.parts()).toEqual([
       [undefined, undefined],
       ["1", "true"],
@@ -98,7 +98,7 @@ describe("the log of a container", () => {
     const tail = await createContainerTail({ multiline });
     await tail.write(cri("error") + cri(" at a") + cri("1", { stream: "stderr", second: 0 }));
     await tail.write(cri("2", { stream: "stderr", second: 1 }));
-    expect(tail.texts()).toEqual(["error\n at a", "1"]);
+    tail.expectTexts("error\n at a", "1");
     await tail.write(cri("half", { tag: "P", second: 2 }));
     await tail.write(
       [3, 5, 7].map((second) => cri(`${second}`, { stream: "stderr", second })).join(""),
@@ -127,7 +127,7 @@ describe("the log of a container", () => {
     tail.kill();
     await tail.read();
     await tail.finish();
-    expect(tail.texts()).toEqual(["one\n 2", " 3\n 4", " 5", "two\n 2"]);
+    tail.expectTexts("one\n 2", " 3\n 4", " 5", "two\n 2");
     expect(tail.parts()).toEqual([
       ["1", "true"],
       ["2", "true"],
@@ -140,7 +140,7 @@ describe("the log of a container", () => {
     const tail = await createContainerTail();
     await tail.write(cri("whole") + cri("torn").slice(0, -3));
     await tail.wait(5_100);
-    expect(tail.texts()).toEqual(["whole", cri("torn").slice(0, -3)]);
+    tail.expectTexts("whole", cri("torn").slice(0, -3));
     await tail.write(`rn\n${cri("next")}`);
     expect(tail.texts().slice(2)).toEqual(["rn", "next"]);
     expect(tail.parts()).toEqual([

@@ -102,7 +102,7 @@ describe("presets", () => {
       for (const piece of `${records.join("\n")}\n`.match(/[\s\S]{1,50}/g) ?? [])
         await tail.write(piece);
       await tail.finish();
-      expect(tail.texts()).toEqual(records);
+      tail.expectTexts(...records);
     },
   );
 
@@ -110,7 +110,7 @@ describe("presets", () => {
     for (const preset of ["python", "go"] as const) {
       const tail = await createMemoryTail({ multiline: configOf({ preset }) });
       await tail.write("one\ntwo\n");
-      expect(tail.texts()).toEqual(["one", "two"]);
+      tail.expectTexts("one", "two");
     }
   });
 
@@ -120,7 +120,7 @@ describe("presets", () => {
       const twice = traces[preset].flatMap((trace) => [trace, trace]);
       await tail.write(`${twice.join("\n")}\n`);
       await tail.finish();
-      expect(tail.texts()).toEqual(twice);
+      tail.expectTexts(...twice);
     }
   });
 });

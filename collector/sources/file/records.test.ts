@@ -176,11 +176,11 @@ describe("an incomplete record", () => {
     const tail = await createMemoryTail({ multiline: joinedBy({ preset: "java" }) });
     await tail.write("one\n\tat a\n\tat b");
     await tail.wait(900);
-    expect(tail.texts()).toEqual([]);
+    tail.expectTexts();
     await tail.wait(200);
-    expect(tail.texts()).toEqual(["one\n\tat a"]);
+    tail.expectTexts("one\n\tat a");
     await tail.write("\n\tat c\ntwo\n");
-    expect(tail.texts()).toEqual(["one\n\tat a", "\tat b\n\tat c"]);
+    tail.expectTexts("one\n\tat a", "\tat b\n\tat c");
     await tail.wait(1_100);
     expect(tail.texts().slice(2)).toEqual(["two"]);
     expect(tail.parts()).toEqual(Array(3).fill([undefined, undefined]));
@@ -189,7 +189,7 @@ describe("an incomplete record", () => {
   it("ends where a truncation left a hole of NULs", async () => {
     const tail = await createMemoryTail({ multiline: joinedBy({ preset: "java" }) });
     await tail.write("one\n\tat a\n\0\0\0\0\tat b\ntwo\nthree\n");
-    expect(tail.texts()).toEqual(["one\n\tat a", "\tat b", "two"]);
+    tail.expectTexts("one\n\tat a", "\tat b", "two");
   });
 });
 
@@ -217,7 +217,7 @@ describe("pieces", () => {
     await tail.write(Buffer.from("grüß").subarray(0, 5));
     await tail.wait(6_000);
     await tail.write(Buffer.concat([Buffer.from("ß").subarray(1), Buffer.from("e\nnext\n")]));
-    expect(tail.texts()).toEqual(["grü", "ße", "next"]);
+    tail.expectTexts("grü", "ße", "next");
     expect(tail.parts()).toEqual([
       ["1", "true"],
       ["2", undefined],
@@ -273,7 +273,7 @@ describe("encodings", () => {
   it("replaces invalid bytes and counts the replacements, in the lines that have them", async () => {
     const tail = await createMemoryTail();
     await tail.write(Buffer.from([0x61, 0x0a, 0x62, 0xff, 0xfe, 0x0a, 0xef, 0xbf, 0xbd, 0x0a]));
-    expect(tail.texts()).toEqual(["a", "b\ufffd\ufffd", "\ufffd"]);
+    tail.expectTexts("a", "b\ufffd\ufffd", "\ufffd");
     expect(tail.offsets()).toEqual([0, 2, 6]);
     expect(tail.replaced()).toBe(2);
   });
@@ -282,9 +282,9 @@ describe("encodings", () => {
     const text = Buffer.from("ab\ncd\n", "utf16le");
     const tail = await createMemoryTail({ encoding: "utf-16le" });
     await tail.write(text.subarray(0, 7));
-    expect(tail.texts()).toEqual(["ab"]);
+    tail.expectTexts("ab");
     await tail.write(text.subarray(7));
-    expect(tail.texts()).toEqual(["ab", "cd"]);
+    tail.expectTexts("ab", "cd");
     expect(tail.offsets()).toEqual([0, 6]);
   });
 

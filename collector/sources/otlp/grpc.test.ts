@@ -38,7 +38,7 @@ it("stores what a client of gRPC compresses with deflate", async () => {
   await start();
   const options = { "grpc.default_compression_algorithm": 1 };
   await exportByGrpc(otlp.source.addresses.grpc ?? "", traceRequest(["a"]), options);
-  expect(otlp.spanNames()).toEqual(["a"]);
+  otlp.expectSpans("a");
 });
 
 it("leaves out a span that nests too deeply, alone, and says so", async () => {
@@ -52,7 +52,7 @@ it("leaves out a span that nests too deeply, alone, and says so", async () => {
     rejectedSpans: 1n,
     errorMessage: "left out 1 items that nest too deeply",
   });
-  expect(otlp.spanNames()).toEqual(["before", "after"]);
+  otlp.expectSpans("before", "after");
   expect(otlp.source.counters?.()).toMatchObject({ partial: 1, rejected_items: 1 });
   const alone = await otlp.exportByGrpc(inScope(nested));
   expect(fromBinary(ExportTraceServiceResponseSchema, alone).partialSuccess?.rejectedSpans).toBe(
@@ -163,5 +163,5 @@ it("answers UNAVAILABLE with RetryInfo when the queue stays full, and stores not
   expect(fromBinary(RetryInfoSchema, info?.value ?? new Uint8Array()).retryDelay?.seconds).toBe(1n);
   await otlp.queue.ack(1);
   await otlp.exportByGrpc(traceRequest(["c"]));
-  expect(otlp.spanNames()).toEqual(["c"]);
+  otlp.expectSpans("c");
 });

@@ -60,7 +60,7 @@ it("G1: bounds the memory of unfinished requests of both transports, and serves 
   await cut;
   await otlp.exportByGrpc(traceRequest(["by gRPC"]));
   expect((await otlp.post("/v1/traces", traceRequest(["by HTTP"]))).status).toBe(200);
-  expect(otlp.spanNames()).toEqual(["by gRPC", "by HTTP"]);
+  otlp.expectSpans("by gRPC", "by HTTP");
   session.destroy();
   // Three of those that gRPC began first, the one by HTTP, and one of those after it.
   await expect.poll(() => otlp.source.counters?.().unavailable).toBe(5);

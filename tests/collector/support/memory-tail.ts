@@ -1,3 +1,4 @@
+import { expect } from "vitest";
 import type { Encoding } from "#collector/sources/file/charset.ts";
 import {
   createMultiline,
@@ -117,6 +118,8 @@ export const createMemoryTail = async ({
     },
     finish: () => reader.finish(tail, buffer, signal),
     texts: () => textsOf(records),
+    /** Expects these texts of records, and no others. */
+    expectTexts: (...expected: string[]) => expect(textsOf(records)).toEqual(expected),
     parts: () =>
       records.map(({ attributes }) => [attributes["file.part"], attributes["file.partial"]]),
     offsets: () => records.map(({ attributes }) => Number(attributes["file.offset"])),

@@ -1,5 +1,6 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type ChannelOptions, credentials, Metadata, makeClientConstructor } from "@grpc/grpc-js";
+import { expect } from "vitest";
 import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
 import { createOtlpSource } from "#collector/sources/otlp/otlp-source.ts";
 import { systemClock } from "#kit/clock.ts";
@@ -41,9 +42,11 @@ export const startTestOtlp = async (
     appends: () => appends,
     /** Returns the records in the queue. */
     envelopes: () => readAll(queue),
-    /** Returns the names of the spans in the queue. */
-    spanNames: () =>
-      readAll(queue).flatMap(({ payload }) => spansOf(payload).map(({ name }) => name)),
+    /** Expects spans of these names in the queue, and no others. */
+    expectSpans: (...expected: string[]) => {
+      const spans = readAll(queue).flatMap(({ payload }) => spansOf(payload));
+      expect(spans.map(({ name }) => name)).toEqual(expected);
+    },
     /** Calls `exportByGrpc` with this source. */
     exportByGrpc: (payload: Uint8Array, service?: string) =>
       exportByGrpc(source.addresses.grpc ?? "", payload, {}, service),

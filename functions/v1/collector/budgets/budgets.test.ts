@@ -34,6 +34,8 @@ const store = (host: string, bytes: number, at = clock.now()) =>
     values (${host}, ${`kind_${bytes}`}, date_trunc('hour', ${new Date(at).toISOString()}::timestamptz, 'utc'), 2, ${bytes}::bigint)`);
 const heldNow = async () =>
   (await holdHosts(core)).map(({ hostId, budget }) => [hostId, budget]).toSorted();
+const expectHeld = async (expected: readonly (readonly string[])[]) =>
+  expect(await heldNow()).toEqual(expected);
 /** Returns the holds and releases of the audit log in their order, with host and budget. */
 const events = async () =>
   (await test.events("action=budget.hold&action=budget.release&limit=1000"))
@@ -100,9 +102,9 @@ describe("a budget", () => {
     await store(loud.identity, 2 * mib);
     await store(calm.identity, 2 * mib);
     await db.execute(sql`update volume_budget set filter = 'frobnicates:shop'`);
-    expect(await heldNow()).toEqual([]);
+    await expectHeld([]);
     await db.execute(sql`update volume_budget set filter = 'label.team:shop'`);
-    expect(await heldNow()).toEqual(heldByShop);
+    await expectHeld(heldByShop);
   });
 });
 
@@ -111,11 +113,11 @@ describe("a host that has sent its budget", () => {
     await put("shop", "label.team:shop", 2 * mib);
     await store(loud.identity, mib);
     await store(calm.identity, 9 * mib);
-    expect(await heldNow()).toEqual([]);
+    await expectHeld([]);
     await store(loud.identity, mib + 1);
     const since = (await events()).length;
-    expect(await heldNow()).toEqual(heldByShop);
-    expect(await heldNow()).toEqual(heldByShop);
+    await expectHeld(heldByShop);
+    await expectHeld(heldByShop);
     const hold = { budget: "shop", since: clock.iso(), until: clock.iso(hourMs) };
     expect(await fleet("budget=held")).toMatchObject([{ device_id: "loud", hold }]);
     const others = await fleet("not_budget=held");
@@ -125,7 +127,7 @@ describe("a host that has sent its budget", () => {
     expect((await list()).body.items).toMatchObject([{ name: "shop", held_hosts: 1 }]);
     expect(await samples()).toEqual([{ labels: { budget: "shop" }, value: 1 }]);
     clock.advance(hourMs);
-    expect(await heldNow()).toEqual([]);
+    await expectHeld([]);
     expect((await list()).body.items).toMatchObject([{ name: "shop", held_hosts: 0 }]);
     expect((await events()).slice(since)).toEqual([
       ["budget.hold", loud.identityId, "shop"],
@@ -137,11 +139,11 @@ describe("a host that has sent its budget", () => {
     await put("all", "", 3 * mib);
     await put("shop", "label.team:shop", 2 * mib);
     await store(loud.identity, 4 * mib);
-    expect(await heldNow()).toEqual(heldByShop);
+    await expectHeld(heldByShop);
     await put("shop", "label.team:shop", 5 * mib);
-    expect(await heldNow()).toEqual([[loud.identity, "all"]]);
+    await expectHeld([[loud.identity, "all"]]);
     await remove("all");
-    expect(await heldNow()).toEqual([]);
+    await expectHeld([]);
   });
 
   it("is held until the hour ends also if it reports another label, and no longer if its budget changes", async () => {
@@ -151,17 +153,17 @@ describe("a host that has sent its budget", () => {
     const since = (await events()).length;
     for (const team of ["shop", "web", "shop", "web"]) {
       await label(team);
-      expect(await heldNow()).toEqual(heldByShop);
+      await expectHeld(heldByShop);
     }
     expect((await events()).slice(since)).toEqual([["budget.hold", loud.identityId, "shop"]]);
     clock.advance(1_000);
     await put("shop", "label.team:shop", 2 * mib);
-    expect(await heldNow()).toEqual([]);
+    await expectHeld([]);
     await label("shop");
-    expect(await heldNow()).toEqual(heldByShop);
+    await expectHeld(heldByShop);
     await label("web");
     clock.advance(hourMs);
-    expect(await heldNow()).toEqual([]);
+    await expectHeld([]);
     await label("shop");
   });
 
@@ -170,9 +172,9 @@ describe("a host that has sent its budget", () => {
     const before = clock.now();
     clock.set(before + 48 * hourMs);
     await store(loud.identity, 4 * mib);
-    expect(await heldNow()).toEqual([[loud.identity, "all"]]);
+    await expectHeld([[loud.identity, "all"]]);
     clock.set(before + 60_000);
-    expect(await heldNow()).toEqual([]);
+    await expectHeld([]);
   });
 
   it("is held, and no longer, also with more others than a statement has parameters", async () => {
@@ -199,7 +201,7 @@ describe("a host that has sent its budget", () => {
     const since = (await events()).length;
     await db.transaction(async (tx) => {
       await tx.execute(sql`select pg_advisory_xact_lock(hashtext('held_host'))`);
-      expect(await heldNow()).toEqual([]);
+      await expectHeld([]);
     });
     const found = await Promise.all([heldNow(), heldNow(), heldNow()]);
     expect(found).toContainEqual([[loud.identity, "all"]]);
