@@ -45,6 +45,7 @@ import {
   markDrawnObject,
   type UnsettledObject,
 } from "../store/ingest/objects.ts";
+import type { QueueName } from "../store/ingest/queues.ts";
 import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
 import {
   framesOf,
@@ -99,6 +100,8 @@ const waitingMsMax = 10 * minuteMs;
 const namedMax = 10_000;
 /** A queue and its copies have at most so many claims. */
 const claimsOfQueueMax = 16;
+/** A run that adopts from so many queues counts as one that adopts from all. */
+const adoptedMax = 100_000;
 
 /** Creates the adopter of objects, also of those in stores that cores no longer use. */
 export const createObjectAdopter = (needs: AdopterNeeds) => {
@@ -110,32 +113,41 @@ export const createObjectAdopter = (needs: AdopterNeeds) => {
       ? !named.delete(name)
       : !named.has(name) && named.size < namedMax && named.add(name).has(name);
   let settlesAt = 0;
+  let adoptedQueues = new Set<string>();
+  /** Adopts; returns which queues it has adopted something of, itself or in the run before. */
   const adopt = shareNextRun(
     async () => {
       const claimed = new Map(claims);
       claims.clear();
+      const runs = [adoptedQueues, new Set<string>()] as const;
+      adoptedQueues = runs[1];
+      const hasAdopted = (queue: QueueName) =>
+        runs.some((keys) => keys.size === adoptedMax || keys.has(queueKey(queue)));
       const known = await findStores(needs);
-      if (known.length === 0) return;
+      if (known.length === 0) return hasAdopted;
       const stores = await openStores(needs, known);
-      const waiting = await adoptAll({ ...needs, ...stores, claims: claimed, isUnnamed });
+      const run = { ...needs, ...stores, claims: claimed, isUnnamed, adoptedQueues: runs[1] };
+      const waiting = await adoptAll(run);
       settlesAt = needs.clock.monotonic() + Math.min(waiting * waitingMs, waitingMsMax);
       for (const [id, cause] of stores.unavailable)
         throw new ObjectStoreUnavailable(
           `the earlier store ${known.find((store) => store.id === id)?.location} is unavailable: ${cause.message}`,
           { cause },
         );
+      return hasAdopted;
     },
     () => "",
   );
 
   return {
     /**
-     * Adopts every object that the database does not have, also by what hosts claim. Calls share runs that start after them. Throws
-     * `ObjectStoreUnavailable` if it could not ask each store.
+     * Adopts every object that the database does not have, also by what hosts claim; returns whether it has adopted anything of the claimed queues
+     * since the call. Calls share runs that start after them. Throws `ObjectStoreUnavailable` if it could not ask each store.
      */
-    recover: (claimed: readonly QueueClaim[] = []) => {
+    recover: async (claimed: readonly QueueClaim[] = []): Promise<boolean> => {
       for (const claim of claimed) addClaim(claims, claim);
-      return adopt(undefined);
+      // A call that waits for a run may have read what the database lacks before that run adopted it.
+      return claimed.some(await adopt(undefined));
     },
     /**
      * Adds what the store has beyond the last name that was drawn: then the database was restored to an earlier state. Adopts it in the
@@ -181,6 +193,8 @@ interface Pass extends FoundHoles {
 }
 
 interface AdoptionRun extends AdopterNeeds, PlaceNeeds, OpenedStores {
+  /** The queues of which it has adopted something. */
+  adoptedQueues: Set<string>;
   /** Reports, and notes, that what an object has is not in the log yet. One that is kept waits no longer. */
   isUnnamed(name: string, isKept: boolean): boolean;
 }
@@ -397,6 +411,8 @@ const adoptQueues = async (
   }
   if (!(await commitFrames(needs, found, { frames, next: adopted, isCopied }))) return false;
   pass.adopted++;
+  for (const { queue } of adopted)
+    if (needs.adoptedQueues.size < adoptedMax) needs.adoptedQueues.add(queueKey(queue));
   report.adopted(adopted);
   return true;
 };

@@ -87,11 +87,14 @@ export interface QueueRegister<Tx> extends LossRegister<Tx> {
 /** The dependencies of opening a queue. */
 export interface QueueOpenerNeeds<Tx> {
   register: QueueRegister<Tx>;
-  clock: Pick<Clock, "now" | "sleep">;
+  clock: Pick<Clock, "now" | "sleep" | "monotonic">;
   observe: LossObserver;
   log: { warn(fields: object, message: string): void };
-  /** Finds again what the database does not have and an object store has; awaited before a loss is recorded. None by default. */
-  recover?: ((claims: readonly QueueClaim[]) => Promise<void>) | undefined;
+  /**
+   * Finds again what the database does not have and an object store has; returns whether it found anything of these queues. Awaited before a
+   * loss is recorded. None by default.
+   */
+  recover?: ((claims: readonly QueueClaim[]) => Promise<boolean>) | undefined;
   /** Resolves when the next transaction may begin, of those that queues share; none by default. */
   pause?: (() => Promise<void>) | undefined;
 }
@@ -171,12 +174,12 @@ export const createQueueOpener = <Tx>({
   const openAlone = ({
     open,
     isDisconnected,
-    isRecovered,
+    unfound,
   }: {
     open: Open;
     isDisconnected(): boolean;
-    /** The database has everything that the object stores have of the queue. */
-    isRecovered: boolean;
+    /** What the database lacked when a recovery found nothing of it. */
+    unfound: string | undefined;
   }): Promise<Decision> =>
     register.transaction(async (tx) => {
       const now = new Date(clock.now());
@@ -187,7 +190,7 @@ export const createQueueOpener = <Tx>({
       const { isForked, row } = decision;
       if (isForked && isDisconnected()) throw new Problem("queue_forked");
       const leftLosses = leftLossesOf(open, leftRows);
-      if (!isRecovered) checkNothingLost(open, [decision.lost, ...leftLosses], leftRows);
+      if (recover) checkUnfound(missingOf(open, [decision.lost, ...leftLosses], leftRows), unfound);
       const lostHere = await ownLossOf(tx, decision);
       if (isForked) await register.noteFork(tx, queueOf(open));
       else await store(tx, [{ ...decision, lostHere: lostHere && sequencesOf(lostHere) }], now);
@@ -204,27 +207,30 @@ export const createQueueOpener = <Tx>({
   const openInGroup = inGroups(openTogether, { keyOf, pause });
   const openInTurn = inTurn(openAlone, ({ open }) => keyOf(open));
   const findInTurn = inTurn(register.findCursor, keyOf);
-  /** Opens a queue; recovers first if the database may lack something. */
+  /**
+   * Opens a queue; recovers first if the database may lack something. It records as lost only what it lacked before a recovery that found nothing,
+   * and lacks still: a restore may take back what a recovery found.
+   */
   const openRecovered = async (open: Open, isDisconnected: () => boolean) => {
-    try {
-      return await openInTurn({ open, isDisconnected, isRecovered: recover === undefined });
-    } catch (cause) {
-      if (!(cause instanceof MustRecover)) throw cause;
-    }
-    const failure = await recoverInTime(queueClaimsOf(open));
-    return openInTurn({ open, isDisconnected, isRecovered: failure === undefined }).catch(
-      (cause) => {
-        throw cause instanceof MustRecover ? failure : cause;
-      },
-    );
-  };
-  /** Recovers what queues lack; returns why it could not. What it has found by then may be enough. */
-  const recoverInTime = async (claims: readonly QueueClaim[]): Promise<unknown> => {
-    try {
-      await withTimeout(recoverMsMax, clock, recover?.(claims));
-      return undefined;
-    } catch (cause) {
-      return cause instanceof TimedOut ? new Problem("store_unavailable", { cause }) : cause;
+    const claims = queueClaimsOf(open);
+    const endsAt = clock.monotonic() + recoverMsMax;
+    let unfound: string | undefined;
+    let failure: unknown;
+    for (;;) {
+      try {
+        return await openInTurn({ open, isDisconnected, unfound });
+      } catch (cause) {
+        if (!(cause instanceof MustRecover)) throw cause;
+        // What a recovery has found by its failure may be enough.
+        if (failure !== undefined) throw failure;
+        const recovering = withTimeout(endsAt - clock.monotonic(), clock, recover?.(claims));
+        const hasFound = await recovering.catch((why: unknown) => {
+          failure =
+            why instanceof TimedOut ? new Problem("store_unavailable", { cause: why }) : why;
+          return true;
+        });
+        unfound = hasFound ? undefined : cause.missing;
+      }
     }
   };
 
@@ -332,7 +338,14 @@ const queueClaimsOf = (open: Open): QueueClaim[] => {
 };
 
 /** Rolls back an Open that would record a loss of what an object store may have. */
-class MustRecover extends Error {}
+class MustRecover extends Error {
+  readonly missing: string;
+
+  constructor(missing: string) {
+    super("an object store may have what the database lacks");
+    this.missing = missing;
+  }
+}
 
 /** Returns what is lost of each left queue that core has. */
 const leftLossesOf = (
@@ -346,16 +359,26 @@ const leftLossesOf = (
       : undefined;
   });
 
-/** Throws `MustRecover` if anything is lost, or core does not have a left queue of which something was stored. */
-const checkNothingLost = (
+/** Throws `MustRecover` if anything is missing that a recovery may find. */
+const checkUnfound = (missing: string, unfound: string | undefined): void => {
+  if (missing !== "" && missing !== unfound) throw new MustRecover(missing);
+};
+
+/** Names what is lost, and the left queues of which something was stored and that core does not have; empty if there is neither. */
+const missingOf = (
   { leftQueues }: Open,
   losses: readonly (Loss | undefined)[],
   leftRows: readonly (LockedCursor | null)[],
-): void => {
-  const isUnknown = ({ storedThrough }: LeftQueue, index: number) =>
-    storedThrough > 0n && !leftRows[index];
-  if (losses.some((lost) => lost) || leftQueues.some(isUnknown)) throw new MustRecover();
-};
+): string =>
+  [
+    ...losses.map((lost, index) => lost && `${index}: ${lost.from} to ${lost.through}`),
+    ...leftQueues.map(
+      ({ queueId, storedThrough }, index) =>
+        storedThrough > 0n && !leftRows[index] && queueId.toHex(),
+    ),
+  ]
+    .filter((each) => each)
+    .join();
 
 type Decision = ReturnType<typeof decideOpen> & {
   claims: Open;

@@ -40,6 +40,24 @@ it("Q12: a database that is restored under a running store loses nothing, and st
   expect(await states()).toEqual(["0: 63", "1: 9", "2: 60"]);
 });
 
+it.each([
+  ["and again once core has adopted what it lacked", 1],
+  ["before core records what no object has", 3],
+])("Q12: records no loss of what objects have where a database is restored %s", async (_, at) => {
+  const one = await startCore();
+  await send(one, "a", 0, 2);
+  const restore = await dump({ isNoticed: false });
+  await send(one, "a", 2, 4);
+  let recoveries = 0;
+  const afterRecovery = async () => void (++recoveries === at && (await restore()));
+  const core = await startCore({ afterRecovery });
+  await restore();
+  // The last record is lost with its object.
+  expect(await open(core, "a", 5)).toMatchObject({ cursor: 5n });
+  expect(await stored()).toEqual(through("a", 4));
+  expect(await gaps()).toEqual([{ host: "a", from: "5", through: "5" }]);
+});
+
 it("lists the store for an Open that lost something, and for no other", async () => {
   const core = await startCore();
   const openLeft = (storedThrough: bigint) =>

@@ -106,6 +106,7 @@ export const useObjectCores = () => {
     location = "memory:/",
     adopterUrl = database.url,
     leaseMs = undefined as number | undefined,
+    afterRecovery = async (): Promise<unknown> => undefined,
   } = {}): Promise<
     Sink & { adopter: ObjectAdopter; writer: ReturnType<typeof createObjectWriter> }
   > => {
@@ -134,7 +135,11 @@ export const useObjectCores = () => {
       ...shared,
       databaseUrl: async () => database.url,
       objects: writer,
-      recover: adopter.recover,
+      recover: async (claims) => {
+        const hasFound = await adopter.recover(claims);
+        await afterRecovery();
+        return hasFound;
+      },
     });
     sinks.push(sink);
     return { ...sink, adopter, writer };

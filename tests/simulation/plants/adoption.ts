@@ -50,11 +50,9 @@ const encodeFooter = (footer: ObjectFooter) => {
   return Buffer.concat([bytes, length, Buffer.from("SVCOBJ1\n")]);
 };
 
-const nothing = async () => undefined;
-
 /** The mistakes of adoption by name. */
 export const adoptionPlants: Readonly<Record<string, Plant>> = {
-  "a loss is recorded before objects are searched": adopter({ recover: nothing }),
+  "a loss is recorded before objects are searched": adopter({ recover: async () => false }),
   "adoption leaves out a queue": queues((all) => all.slice(1)),
   "adoption leaves out a queue's last block": queues((all) =>
     all.map((queue) => ({ ...queue, blocks: queue.blocks.slice(0, -1) })),
