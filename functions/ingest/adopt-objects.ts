@@ -1,7 +1,7 @@
 /**
  * Adopts objects whose blocks the database does not have: those of a core that failed before its commit, and all that were written after
  * the state to which a database was restored. Invariants:
- * - What the stores have beyond the last drawn name becomes a row before core draws another name. Adoption then goes by rows: it continues after a
+ * - What the stores have behind the last stored object becomes a row before core draws another name. Adoption then goes by rows: it continues after a
  *   failure, and needs no listing that is up to date.
  * - An object's name is consumed in the transaction that stores its rows, and only if the cursors are where its footer was compared with
  *   them. So each envelope is stored once, whichever cores adopt, commit or receive it again meanwhile.
@@ -59,7 +59,7 @@ import {
   findStores,
   type OpenedStores,
   openStores,
-  registerNewer,
+  registerUnknown,
   type StoreNeeds,
 } from "./adopted-stores.ts";
 import {
@@ -150,19 +150,19 @@ export const createObjectAdopter = (needs: AdopterNeeds) => {
       return claimed.some(await adopt(undefined));
     },
     /**
-     * Adds what the store has beyond the last name that was drawn: then the database was restored to an earlier state. Adopts it in the
-     * background, so that hosts of which nothing is missing go on.
+     * Adds what the store has and the database does not know: then the database was restored to another state. Adopts it in the background, so that
+     * hosts of which nothing is missing go on.
      */
     checkRestored: singleFlight(async () => {
       const { storeId } = needs;
       if (storeId === null) return;
       const store = await needs.objects.storeOf(storeId);
-      const objects = await registerNewer(db, { id: storeId, store, unlistedAbove: null });
+      const objects = await registerUnknown(db, { id: storeId, store, unlistedAbove: null });
       if (objects === 0) return;
       await findStores(needs);
       log.error(
         { objects },
-        "the database was restored: core adopts the objects that it does not know",
+        "the store has objects that the database does not know, as after a restore: core adopts them",
       );
       adopt(undefined).catch((err) =>
         log.error({ err }, "objects could not be adopted; core tries again within a minute"),

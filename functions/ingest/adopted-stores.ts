@@ -10,6 +10,7 @@ import type { Database } from "../store/database/database.ts";
 import {
   drawnOf,
   findLastDrawnId,
+  findLastStoredId,
   type KnownStore,
   listStores,
   noteListed,
@@ -49,7 +50,7 @@ export const openStores = async (
   const opened: OpenedStores = { stores: new Map(), unavailable: new Map() };
   const open = async ({ id, unlistedAbove }: KnownStore) => {
     const store = await needs.objects.storeOf(id);
-    await registerNewer(db, { id, store, unlistedAbove });
+    await registerUnknown(db, { id, store, unlistedAbove });
     opened.stores.set(id, store);
   };
   for (const store of known)
@@ -73,8 +74,11 @@ export const findStores = async ({
   return known;
 };
 
-/** Adds the objects of a store whose names were drawn by a later state of the database; returns how many there are. */
-export const registerNewer = async (
+/**
+ * Adds the objects of a store whose names were drawn by another state of the database; returns how many there are. They are above the last object
+ * that is stored: another state has drawn their names when it had listed that one. Names above all that this state has drawn are of a later one.
+ */
+export const registerUnknown = async (
   db: Database,
   {
     id: storeId,
@@ -82,16 +86,16 @@ export const registerNewer = async (
     unlistedAbove,
   }: Pick<KnownStore, "id" | "unlistedAbove"> & { store: AdoptedStore },
 ): Promise<number> => {
-  const findAbove = async () => unlistedAbove ?? (await findLastDrawnId(db));
-  const first = await findAbove();
+  const first = unlistedAbove ?? (await findLastStoredId(db));
   let registered = 0;
   for (let after = objectNameOf(first + 1, ""); ; ) {
     const listed = await store.list({ prefix: telemetryPrefix, after, limit: objectsOfPage });
-    // Read after the listing: an object's name is drawn before it is written.
-    const above = await findAbove();
-    const newer = listed.flatMap(({ name }) => drawnOf(name)).filter(({ id }) => id > above);
-    if (newer.length > 0)
-      registered += await registerObjects(db, newer, { storeId, isNewer: true, above: first });
+    const objects = listed.flatMap(({ name }) => drawnOf(name));
+    if (objects.length > 0) {
+      // Read after the listing: an object's name is drawn before it is written.
+      const newerAbove = unlistedAbove ?? (await findLastDrawnId(db));
+      registered += await registerObjects(db, objects, { storeId, newerAbove, above: first });
+    }
     after = listed.at(-1)?.name ?? after;
     if (listed.length < objectsOfPage) break;
   }

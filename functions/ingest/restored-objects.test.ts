@@ -5,6 +5,7 @@ import { systemClock } from "#kit/clock.ts";
 import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { frame, queueId, session, through, useObjectCores } from "#tests/support/object-cores.ts";
 import { sweepObjects } from "../jobs/sweep-objects.ts";
+import { objectNameOf } from "../objects/object-store.ts";
 
 const test = useObjectCores();
 const { startCore, send, open, stored, gaps, counts, states, passHour, dump, objectReader } = test;
@@ -111,6 +112,19 @@ it("Q12: gives a queue to the copy whose records it adopts, and finds the other 
     expect(await send(next, host, 2, 5, 1)).toMatchObject({ outcome: "session_superseded" });
     expect(await open(next, host, 4, 3)).toMatchObject({ cursor: 4n });
   }
+});
+
+it("Q12: adopts what was stored between restores, the second of which has drawn more names than that", async () => {
+  await send(await startCore(), "a", 0, 2);
+  const restoreEarlier = await dump({ isNoticed: false });
+  await send(await startCore(), "b", 0, 1);
+  const restoreLater = await dump({ isNoticed: false });
+  await restoreEarlier();
+  await send(await startCore(), "a", 2, 4);
+  await restoreLater();
+  expect(await open(await startCore(), "a", 4)).toMatchObject({ cursor: 4n });
+  expect(await stored()).toEqual([...through("a", 4), "b 1"]);
+  expect(await gaps()).toEqual([]);
 });
 
 it("K11: stores each envelope once where an object without a commit overlaps what was sent again", async () => {
@@ -234,6 +248,25 @@ it("K11: adopts an hour-old object without a commit, and deletes it once the cur
   await sweep();
   expect(test.store.objects.size).toBe(2);
   expect(parts).toHaveLength(2);
+});
+
+it("K11: takes an object for no restore whose name was swept while its core was frozen", async () => {
+  const core = await startCore();
+  await send(core, "a", 0, 2);
+  const [frozen] = await test.sql`
+    select id::int, encode(nonce, 'hex') as nonce from ingest_object where state = 0 order by id limit 1`;
+  const sweep = () =>
+    sweepObjects({ db: test.db, objects: objectReader(), settleOld: core.adopter.settleOld });
+  for (let hour = 0; hour < 3; hour++) {
+    await passHour();
+    await sweep();
+  }
+  await test.store.put(objectNameOf(frozen?.id, frozen?.nonce), [Buffer.of(1)]);
+  await send(await startCore(), "b", 0, 1);
+  const found = await test.sql`
+    select id::int, changed_at = 'epoch' as is_newer from ingest_object
+    where changed_at = 'epoch' or (state = 0 and received_at is not null)`;
+  expect(found).toEqual([{ id: frozen?.id, is_newer: false }]);
 });
 
 it("K11: stores each envelope once where two cores adopt while hosts go on", async () => {

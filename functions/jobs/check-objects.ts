@@ -127,7 +127,7 @@ const compareFrom = async (
     if (absent.length > 0) await requireClaim(store, await readLineageName(db));
     await noteDamage(db, absent);
     // Those that the database does not know were written after their names had become invalid.
-    if (others.length > 0) await registerObjects(db, others, { storeId, isNewer: false });
+    if (others.length > 0) await registerObjects(db, others, { storeId });
     from = rows.length < objectsOfPage ? null : (rows.at(-1)?.id ?? null);
     if (from === null) break;
   }

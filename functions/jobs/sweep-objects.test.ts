@@ -64,7 +64,10 @@ it("deletes an object an hour after retention dropped its blocks, and a name tha
   expect([...store.objects.keys()]).toEqual([nameOf(kept)]);
   await expect(consume(unused, day)).rejects.toMatchObject({ code: "IC002" });
   await passHour();
-  expect(await sweepObjects({ ...core, settleOld })).toEqual({ marked: 0, deleted: 1 });
+  // The last name stays until another one is drawn.
   expect(await sweepObjects({ ...core, settleOld })).toBeUndefined();
-  expect(await states()).toEqual(["2 1"]);
+  expect(await states()).toEqual(["2 1", "3 2"]);
+  await drawObjects(db, { storeId, nonce: "0011223344556677", count: 1 });
+  expect(await sweepObjects({ ...core, settleOld })).toEqual({ marked: 0, deleted: 1 });
+  expect(await states()).toEqual(["2 1", "4 0"]);
 });

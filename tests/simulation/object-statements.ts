@@ -52,13 +52,21 @@ const draw: Execute = async (server, open, [nonce, storeId, count]) => {
   return ids.map((id) => ({ id: String(id) }));
 };
 
+/** Returns the last id of the objects in a state, or of all; 0 if none. */
+const lastIdOf = ({ tables: { objects } }: DatabaseServer, state?: number): number =>
+  objects
+    .values()
+    .filter((row) => state === undefined || row.state === state)
+    .reduce((last, { id }) => Math.max(last, id), 0);
+
 /** What a planted fault sweeps. */
 const sweptStates: Readonly<Record<string, number>> = { stored: 1, drawn: 0 };
 
 const findMarked: Execute = async (server, _, [seconds, , limit]) => {
   const before = server.now() - Number(seconds) * 1_000;
+  const last = lastIdOf(server);
   const isMarked = (row: ObjectRow) =>
-    (row.state === 2 && row.changedAt < before) ||
+    (row.state === 2 && row.changedAt < before && row.id < last) ||
     row.state === sweptStates[server.fault.sweeps ?? ""];
   return [...server.tables.objects.values()]
     .filter(isMarked)
@@ -99,23 +107,26 @@ const hasEnded: Execute = async (server, _, [seconds]) => [
 ];
 
 /** Adds the names of listed objects; the sequence moves at once, as no transaction takes it back. */
-const register: Execute = async (server, open, [ids, nonces, isNewer, storeId]) => {
+const register: Execute = async (server, open, [ids, nonces, newerAbove, storeId]) => {
   const listed = Array.from(String(ids).matchAll(/\d+/g), ([id]) => Number(id));
   const named = Array.from(String(nonces).matchAll(/[0-9a-f]+/g), ([nonce]) => nonce);
   const { tables } = server;
-  if (isNewer) tables.lastObjectId = Math.max(tables.lastObjectId, ...listed);
+  const isNewer = (id: number) => id > Number(newerAbove);
+  tables.lastObjectId = Math.max(tables.lastObjectId, ...listed.filter(isNewer));
   const receivedAt = server.now();
-  const changedAt = isNewer ? 0 : receivedAt;
   let count = 0;
+  let hasNewer = false;
   server.write(open, ({ objects }) => {
     for (const [index, id] of listed.entries()) {
       const nonce = named[index] ?? "";
       const name = objectNameOf(id, nonce);
       if (objects.has(name)) continue;
       count++;
+      hasNewer ||= isNewer(id);
+      const changedAt = isNewer(id) ? 0 : receivedAt;
       objects.set(name, { id, nonce, storeId: Number(storeId), state: 0, changedAt, receivedAt });
     }
-    if (!isNewer || count === 0) return;
+    if (!hasNewer) return;
     for (const [name, row] of objects)
       if (row.state === 0 && row.changedAt !== 0)
         objects.set(name, { ...row, changedAt: 0, receivedAt });
@@ -146,6 +157,7 @@ const deleteRows: Execute = async (server, open, params) => {
   return [];
 };
 
+const lastId = "select coalesce(max(id), 0) from ingest_object";
 const named = "select id, encode(nonce, 'hex') as nonce, store_id";
 
 const statements: readonly (readonly [string, Execute])[] = [
@@ -159,12 +171,8 @@ const statements: readonly (readonly [string, Execute])[] = [
   [`${named} from ingest_object where state = 2`, findMarked],
   [`${named}, changed_at > `, findUnsettled],
   ["select exists (select from ingest_object where state = 0", hasEnded],
-  [
-    "select coalesce(max(id), 0) from ingest_object",
-    async ({ tables: { objects } }) => [
-      { coalesce: String(Math.max(0, ...objects.values().map(({ id }) => id))) },
-    ],
-  ],
+  [`${lastId} where state = 1`, async (server) => [{ coalesce: String(lastIdOf(server, 1)) }]],
+  [lastId, async (server) => [{ coalesce: String(lastIdOf(server)) }]],
   ["with listed as ( select id, decode(nonce, 'hex') as nonce from unnest(", register],
   ["update ingest_object set state = 1, changed_at = clock_timestamp(), received_at = ", keep],
   [

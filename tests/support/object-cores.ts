@@ -81,6 +81,7 @@ export const useObjectCores = () => {
   let otherStore: MemoryStore;
   let log: ReturnType<typeof createTestLog>;
   const sinks: Sink[] = [];
+  let dumps = 0;
   beforeEach(async () => {
     database = await useTestDatabase();
     connection = database.connect();
@@ -190,14 +191,16 @@ export const useObjectCores = () => {
   /** Dumps what ingest stores; returns the function that restores it. */
   const dump = async ({ isNoticed = true } = {}) => {
     const { sql } = connection;
-    await sql.unsafe("create schema dump");
-    for (const table of tables) await sql.unsafe(`create table dump.${table} as table ${table}`);
+    const schema = `dump_${++dumps}`;
+    await sql.unsafe(`create schema ${schema}`);
+    for (const table of tables)
+      await sql.unsafe(`create table ${schema}.${table} as table ${table}`);
     const [ids] = await sql`select last_value::text as last, is_called from ingest_object_id_seq`;
     return () =>
       sql.begin(async (tx) => {
         await tx.unsafe(`truncate ${tables.join()}`);
         for (const table of tables)
-          await tx.unsafe(`insert into ${table} overriding system value table dump.${table}`);
+          await tx.unsafe(`insert into ${table} overriding system value table ${schema}.${table}`);
         await tx`select setval('ingest_object_id_seq', ${ids?.last}::bigint, ${ids?.is_called})`;
         // As core does when it notices it (domain/directory/restored.ts).
         if (isNoticed)

@@ -115,7 +115,10 @@ export const namedObject = <Row extends DrawnObject>(row: Row) => ({
   name: objectNameOf(row.id, row.nonce),
 });
 
-/** Finds objects of a store that were marked for deletion at least `seconds` ago, the first ones first. */
+/**
+ * Finds objects of a store that were marked for deletion at least `seconds` ago, the first ones first; not the last name that was drawn: objects
+ * above it prove a restore.
+ */
 export const findMarkedObjects = async (
   db: Executor,
   { storeId, seconds, limit }: { storeId: number; seconds: number; limit: number },
@@ -126,6 +129,7 @@ export const findMarkedObjects = async (
     sql`
     select ${namedSelection} from ingest_object
     where state = 2 and changed_at < clock_timestamp() - make_interval(secs => ${seconds}::int) and store_id = ${storeId}
+      and id < (select max(id) from ingest_object)
     order by changed_at limit ${limit}`,
   );
   return rows.map(namedObject);
@@ -196,15 +200,23 @@ export const findStoredObjects = async (
 export const findLastDrawnId = (db: Executor): Promise<number> =>
   readScalar(db, Number, sql`select coalesce(max(id), 0) from ingest_object`);
 
+/** Returns the id of the last object that is stored; 0 if none. */
+export const findLastStoredId = (db: Executor): Promise<number> =>
+  readScalar(db, Number, sql`select coalesce(max(id), 0) from ingest_object where state = 1`);
+
 /**
- * Adds the objects that this database does not know as drawn names, and moves the ids of further ones behind them; returns how many there
- * were. Those that a later state of this database has written are `newer`, with ids above `above`: they and what was drawn before are not recent,
- * since their sessions may be newer than those of the queues. Other stores may then have further ones.
+ * Adds the objects that this database does not know as drawn names; returns how many there were. Those above `newerAbove` were written by a later
+ * state of this database: the ids of further names are moved behind them, and they and what was drawn before are not recent, since their sessions
+ * may be newer than those of the queues. Other stores may then have further ones above `above`.
  */
 export const registerObjects = (
   db: Executor,
   objects: readonly DrawnObject[],
-  { storeId, isNewer, above = 0 }: { storeId: number; isNewer: boolean; above?: number },
+  {
+    storeId,
+    newerAbove = Number.MAX_SAFE_INTEGER,
+    above = 0,
+  }: { storeId: number; newerAbove?: number; above?: number },
 ): Promise<number> =>
   readScalar(
     db,
@@ -214,17 +226,18 @@ export const registerObjects = (
       select id, decode(nonce, 'hex') as nonce from unnest(${idsOf(objects)}, ${texts(objects.map(({ nonce }) => nonce))}) as listed (id, nonce)),
     moved as (
       select setval('ingest_object_id_seq', greatest(last_value, (select max(id) from listed))) from ingest_object_id_seq
-      where ${isNewer}),
+      where exists (select from listed where id > ${newerAbove}::bigint)),
     added as (
       insert into ingest_object (id, nonce, store_id, state, changed_at, received_at) overriding system value
-      select id, nonce, ${storeId}::int, 0, ${isNewer ? sql`'epoch'` : sql`clock_timestamp()`}, clock_timestamp() from listed
+      select id, nonce, ${storeId}::int, 0, case when id > ${newerAbove}::bigint then 'epoch' else clock_timestamp() end, clock_timestamp() from listed
       on conflict do nothing returning id),
+    newer as (select from added where id > ${newerAbove}::bigint),
     aged as (
       update ingest_object set changed_at = 'epoch', received_at = clock_timestamp()
-      where state = 0 and changed_at <> 'epoch' and ${isNewer} and exists (select from added) returning id),
+      where state = 0 and changed_at <> 'epoch' and exists (select from newer) returning id),
     others as (
       update ingest_store set unlisted_above = least(unlisted_above, ${above}::bigint)
-      where id <> ${storeId}::int and ${isNewer} and exists (select from added))
+      where id <> ${storeId}::int and exists (select from newer))
     select (select count(*) from added) + 0 * (select count(*) from moved) + 0 * (select count(*) from aged)`,
   );
 
