@@ -177,7 +177,8 @@ const isKnown = (
   { hostId, machines }: HostHours,
   { tables: { heard, queues }, revoked }: HoursAfter,
 ): boolean => {
-  const hour = hourOf(ledger.written.get(text)?.wallMs ?? 0);
+  const { sequence = 0, wallMs = 0 } = ledger.written.get(text) ?? {};
+  const hour = hourOf(wallMs);
   /** Reports whether an admin had closed a queue, which has not sent since. */
   const isClosed = (queueHex: string) => {
     const { ending, endedAt } = queues.get(`${hostId}\0${queueHex}`) ?? {};
@@ -187,10 +188,16 @@ const isKnown = (
   if (lost) return !isClosed(lost.queueHex) && isTold(lost, heard.get(lost.queueHex));
   if (ledger.lost.has(text)) return false;
   const isSent = !revoked.has(hostId);
-  return machines.some(({ disk: { image } }) => {
+  return machines.some(({ heard: answered, disk: { image, shared } }) => {
     const queueHex = image?.state.queueId.toHex() ?? "";
+    /** Nor of what it has of an open queue since it was copied, if it has not come since. */
+    const hasCome = () =>
+      shared?.queueHex !== queueHex ||
+      sequence <= shared.through ||
+      isTold({ ...shared, at: Number.POSITIVE_INFINITY }, answered);
     // A machine that may send no more says nothing of a queue that it has not opened.
-    const canTell = isSent || image?.past.records.some((record) => record.text === text) === true;
+    const canTell =
+      isSent || (image?.past.records.some((record) => record.text === text) === true && hasCome());
     return heard.has(queueHex) && !isClosed(queueHex) && (isSent || !ledger.hasJumped) && canTell;
   });
 };
