@@ -110,6 +110,21 @@ const forgetSession: Fault = (lab) => {
   );
 };
 
+/** The fault of a restore of which a revoked host would have to say what it lacks. Drawn apart, as that of budgets. */
+export const unclaimedFault = "a host is revoked as a standby takes over unnoticed";
+
+/** Cuts a host off, so that what it sends then is of a session that the standby does not know, and revokes it before it can claim that. */
+const revokeUnclaimed: Fault = (lab) => {
+  const { hostId } = anyHost(lab);
+  const takeOver = standBy(lab);
+  lab.network.cut((of) => of.hostId === hostId);
+  lab.world.after(seconds(lab, 2, 8), () => {
+    takeOver();
+    for (const each of lab.hosts) lab.oracle.copied(each.hostId);
+    lab.revoke(hostId);
+  });
+};
+
 const holdHost: Fault = (lab) => {
   const { hostId } = anyHost(lab);
   const until = new Date(8.64e15);
@@ -254,6 +269,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     lab.server.loseAnswersUntil(lab.world.now() + seconds(lab, 1, 20)),
   [budgetFault]: holdHost,
   [forgottenFault]: forgetSession,
+  [unclaimedFault]: revokeUnclaimed,
   [olderFault]: (lab) => lab.server.countNothingUntil(lab.world.now() + seconds(lab, 1, 20)),
   "the database's clock jumps": (lab) => {
     lab.server.process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;

@@ -3,7 +3,14 @@
 import { createRandom } from "../fakes/entropy.ts";
 import { bucketFaults, bucketLosses } from "./bucket-faults.ts";
 import { exportFaults } from "./export-faults.ts";
-import { budgetFault, faults, forgottenFault, olderFault, restoringFaults } from "./faults.ts";
+import {
+  budgetFault,
+  faults,
+  forgottenFault,
+  olderFault,
+  restoringFaults,
+  unclaimedFault,
+} from "./faults.ts";
 import { hourFaults } from "./hour-faults.ts";
 import { createChance } from "./world.ts";
 
@@ -69,6 +76,7 @@ const drawnApart: readonly string[] = [
   budgetFault,
   olderFault,
   forgottenFault,
+  unclaimedFault,
   ...Object.keys(hourFaults),
   ...Object.keys(bucketFaults),
   ...Object.keys(bucketLosses),
@@ -96,6 +104,7 @@ const drawBucketFaults = (seed: number): Plan["faults"] => [
   ...drawApart(seed, 0x6a09e667, Object.keys(bucketFaults), 0.9),
   ...drawApart(seed, 0x1f83d9ab, restoringFaults, 1 / 2),
   ...drawApart(seed, 0x5be0cd19, Object.keys(bucketLosses), 1 / 8),
+  ...drawApart(seed, 0x428a2f98, [unclaimedFault], 1 / 10),
 ];
 
 /** Draws the plan of a seed. */
