@@ -7,8 +7,7 @@ import { readReceiptKeys, type SendChat, startConversation } from "../lab/chat-c
 import type { LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
 import { people } from "../lab/people.ts";
-import { createUserAgent } from "../lab/user-agent.ts";
-import { walkSignIn } from "../lab/walk-sign-in.ts";
+import { signInAnew } from "../lab/walk-sign-in.ts";
 
 const question = "Is anything wrong with the fleet?";
 
@@ -21,8 +20,8 @@ export const checkChat = async (
   { origin }: { origin: string },
   { dir }: LabContext,
 ) => {
-  const agent = createUserAgent();
-  await walkSignIn(agent, { origin, account: people.auditor.subject, returnTo: "/fleet" });
+  const account = people.auditor.subject;
+  const agent = await signInAnew({ origin, account, returnTo: "/fleet" });
   const send: SendChat = (path, init) =>
     agent.fetch(`${origin}/api/core/chat${path}`, {
       ...init,

@@ -3,9 +3,9 @@ import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import type { LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
 import { type PersonName, people } from "../lab/people.ts";
-import { createUserAgent, type UserAgent } from "../lab/user-agent.ts";
+import type { UserAgent } from "../lab/user-agent.ts";
 import { waitUntil } from "../lab/wait-until.ts";
-import { walkSignIn } from "../lab/walk-sign-in.ts";
+import { signInAnew } from "../lab/walk-sign-in.ts";
 
 /** Signs in as each person and reads what their scopes allow, as a browser does. Expects `collectors` rows in the fleet. */
 export const checkOperators = async (
@@ -25,9 +25,9 @@ export const checkOperators = async (
   const agents = new Map<PersonName, UserAgent>();
   const signIns: { email: string; scopes: readonly string[]; fleet: number }[] = [];
   for (const name of names) {
-    const agent = createUserAgent();
+    const account = people[name].subject;
+    const agent = await signInAnew({ origin, account, returnTo: "/fleet" });
     agents.set(name, agent);
-    await walkSignIn(agent, { origin, account: people[name].subject, returnTo: "/fleet" });
     const whoami = await agent.visit(`${origin}/api/core/whoami`);
     const { email = "", scopes = [] } = JSON.parse(whoami.text) as {
       email?: string;

@@ -11,9 +11,8 @@ import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { LabContext } from "../lab/context.ts";
 import { people } from "../lab/people.ts";
 import { endChild } from "../lab/processes.ts";
-import { createUserAgent } from "../lab/user-agent.ts";
 import { waitUntil } from "../lab/wait-until.ts";
-import { walkSignIn } from "../lab/walk-sign-in.ts";
+import { signInAnew } from "../lab/walk-sign-in.ts";
 import { findPorts } from "../ports.ts";
 import { root } from "../repository-files.ts";
 import { type BaseImage, preparePostgres } from "./base-image.ts";
@@ -155,8 +154,8 @@ const composeEnvironment = async (
 
 /** Signs in as the auditor; returns the person and the hosts once one is healthy. */
 const readFleet = async (origin: string, { clock, signal }: LabContext) => {
-  const agent = createUserAgent();
-  await walkSignIn(agent, { origin, account: people.auditor.subject, returnTo: "/fleet" });
+  const account = people.auditor.subject;
+  const agent = await signInAnew({ origin, account, returnTo: "/fleet" });
   const { email } = JSON.parse((await agent.visit(`${origin}/api/core/whoami`)).text) as {
     email: string;
   };

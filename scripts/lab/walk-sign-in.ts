@@ -1,9 +1,16 @@
-import type { UserAgent, Visit } from "./user-agent.ts";
+import { createUserAgent, type UserAgent, type Visit } from "./user-agent.ts";
+
+/** What a sign-in of the lab needs. `account` is the subject of a person. */
+interface SignIn {
+  origin: string;
+  account: string;
+  returnTo?: string;
+}
 
 /** Signs in as a person does: the provider's page, its button, and back to web. Returns the last page. */
 export const walkSignIn = async (
   agent: UserAgent,
-  { origin, account, returnTo = "/" }: { origin: string; account: string; returnTo?: string },
+  { origin, account, returnTo = "/" }: SignIn,
 ): Promise<Visit> => {
   const chooser = await agent.visit(
     `${origin}/api/auth/login?${new URLSearchParams({ return_to: returnTo })}`,
@@ -14,4 +21,13 @@ export const walkSignIn = async (
     headers: { "Content-Type": "application/x-www-form-urlencoded" },
     body: new URLSearchParams({ account }),
   });
+};
+
+/** Signs a person in with a new user agent and returns it. Throws the last page if that left no session. */
+export const signInAnew = async (signIn: SignIn): Promise<UserAgent> => {
+  const agent = createUserAgent();
+  const { url, status, text } = await walkSignIn(agent, signIn);
+  if ((agent.cookie("svc_session") ?? agent.cookie("__Host-svc_session")) === undefined)
+    throw new Error(`no session: ${status} of ${url.href}: ${text}`);
+  return agent;
 };

@@ -19,8 +19,8 @@ import {
   type OperatorApi,
 } from "#scripts/lab/operator-api.ts";
 import { people } from "#scripts/lab/people.ts";
-import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
-import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import type { UserAgent } from "#scripts/lab/user-agent.ts";
+import { signInAnew } from "#scripts/lab/walk-sign-in.ts";
 import { providerEnvironment, webEnvironment } from "#scripts/lab/web-environment.ts";
 import { findPorts } from "#scripts/ports.ts";
 import {
@@ -288,8 +288,7 @@ describe.for(possible.slice(isSlow ? 0 : -1))(
     });
 
     it("D10: signs an operator in, and shows the host as revoked on the fleet page", async () => {
-      agent = createUserAgent();
-      await walkSignIn(agent, { origin, account: people.auditor.subject });
+      agent = await signInAnew({ origin, account: people.auditor.subject });
       expect((await agent.fetch(`${origin}/api/core/whoami`)).status).toBe(200);
       const health = await agent.fetch(`${origin}/api/core/collector/health`);
       expect(await health.json()).toMatchObject({

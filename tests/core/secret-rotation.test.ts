@@ -9,8 +9,8 @@ import { coreEnvironment } from "#scripts/lab/core-environment.ts";
 import { type IdentityProvider, startIdentityProvider } from "#scripts/lab/identity-provider.ts";
 import { startLoopbackServer } from "#scripts/lab/loopback-server.ts";
 import { people, seedPeople } from "#scripts/lab/people.ts";
-import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
-import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import type { UserAgent } from "#scripts/lab/user-agent.ts";
+import { signInAnew } from "#scripts/lab/walk-sign-in.ts";
 import { providerEnvironment, webEnvironment } from "#scripts/lab/web-environment.ts";
 import {
   type EmbeddedPostgres,
@@ -154,11 +154,7 @@ const roll = async (step: number, replaces = true) => {
   await Promise.all([start("core", "functions/main.ts"), start("web", "ui/bff/main.ts")]);
 };
 
-const signIn = async () => {
-  const agent = createUserAgent();
-  await walkSignIn(agent, { origin: balancers.web.url, account: people.auditor.subject });
-  return agent;
-};
+const signIn = () => signInAnew({ origin: balancers.web.url, account: people.auditor.subject });
 const whoami = async (agent: UserAgent) => {
   const response = await agent.fetch(`${balancers.web.url}/api/core/whoami`);
   await response.body?.cancel();

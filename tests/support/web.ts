@@ -9,9 +9,9 @@ import type { Environment } from "#kit/env.ts";
 import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import { type IdentityProvider, startIdentityProvider } from "#scripts/lab/identity-provider.ts";
 import { type PersonName, people } from "#scripts/lab/people.ts";
-import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
+import type { UserAgent } from "#scripts/lab/user-agent.ts";
 import { type BrowserCookie, browserCookieOf } from "#scripts/lab/visit-page.ts";
-import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { signInAnew } from "#scripts/lab/walk-sign-in.ts";
 import { providerEnvironment } from "#scripts/lab/web-environment.ts";
 import { createWebApp } from "#ui/bff/app.ts";
 import { parseWebConfig } from "#ui/bff/config.ts";
@@ -166,11 +166,8 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
       const { userId, displayName } = people[name];
       return browserCookieOf((await sessions.issue({ userId, displayName })).cookie);
     },
-    signIn: async (name, returnTo = "/") => {
-      const agent = createUserAgent();
-      await walkSignIn(agent, { origin, account: people[name].subject, returnTo });
-      return agent;
-    },
+    signIn: (name, returnTo = "/") =>
+      signInAnew({ origin, account: people[name].subject, returnTo }),
     close: async () => {
       await listener.close(1000);
       await identityProvider.close();

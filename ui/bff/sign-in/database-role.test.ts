@@ -3,8 +3,7 @@ import { afterAll, expect, it } from "vitest";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { connectDatabase } from "#functions/store/database/database.ts";
 import { people } from "#scripts/lab/people.ts";
-import { createUserAgent } from "#scripts/lab/user-agent.ts";
-import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { signInAnew } from "#scripts/lab/walk-sign-in.ts";
 import { useTestWeb } from "#tests/support/web.ts";
 
 /** The statements of docs/deploy.md that operators run. */
@@ -34,9 +33,7 @@ afterAll(async () => {
 });
 
 it("suffices to sign in and to be ready", async () => {
-  const agent = createUserAgent();
-  await walkSignIn(agent, { origin: web.origin, account: people.admin.subject });
-  expect(agent.cookie("svc_session")).toBeDefined();
+  const agent = await signInAnew({ origin: web.origin, account: people.admin.subject });
   expect((await agent.visit(`${web.origin}/readyz`)).status).toBe(200);
 });
 
