@@ -31,6 +31,7 @@ import {
   commitBatch,
   commitBatchAhead,
   commitDeadlineMs,
+  createTouchedHosts,
 } from "../store/ingest/commit-batch.ts";
 import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-batch.ts";
 import { rawBytesOf } from "../store/ingest/envelope-run.ts";
@@ -372,7 +373,8 @@ const createAttempt = (
   limit: ReturnType<typeof createBatchLimit>,
   expected: ExpectedCursors,
 ) => {
-  const needs: CommitNeeds = { codec, hasStoredDigests, objects, now: clock.now };
+  const touchedBy = createTouchedHosts();
+  const needs: CommitNeeds = { codec, hasStoredDigests, objects, now: clock.now, touchedBy };
   return (
     { turn }: Batch,
     { frames, keys, bytes, expected: cursors }: FrameGroup,

@@ -4,7 +4,12 @@ import { expect, it, onTestFinished } from "vitest";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { compressRun, testRun } from "#tests/support/stored-envelopes.ts";
-import { commitBatch, commitBatchAhead, openCommitClient } from "./commit-batch.ts";
+import {
+  commitBatch,
+  commitBatchAhead,
+  createTouchedHosts,
+  openCommitClient,
+} from "./commit-batch.ts";
 import { queueKey } from "./decide-batch.ts";
 import { readCheckedBlock } from "./stored-envelope.ts";
 
@@ -207,3 +212,24 @@ it.each(["known", "new"])(
     expect(isRising(ids)).toBe(true);
   },
 );
+
+it("stores the time of a host's last envelope once a second, by each connection, and only with a commit", async () => {
+  const one = await connect();
+  const other = await connect();
+  const touchedBy = createTouchedHosts();
+  /** Returns the time that is stored then, and the transaction that stored it. */
+  const commitAt = async (client: Client, now: number, sequence: bigint, kind = "log_line") => {
+    const sent = { ...frame("touched", sequence), run: testRun([{ sequence, kind }]) };
+    await commitBatch(client, [sent], { ...needs, now: () => now, touchedBy }).catch(() => null);
+    const { rows } = await other.query(
+      "select extract(epoch from last_envelope_at) * 1000 as at, xmin::text from ingest_host where host_id = 'touched'",
+    );
+    return rows.map(({ at, xmin }) => ({ at: Number(at), xmin }))[0];
+  };
+  expect(await commitAt(one, 1_000, 1n, "\0")).toBeUndefined();
+  const first = await commitAt(one, 1_100, 1n);
+  expect(first?.at).toBe(1_100);
+  expect(await commitAt(one, 1_999, 2n)).toEqual(first);
+  expect((await commitAt(other, 1_500, 3n))?.at).toBe(1_500);
+  expect((await commitAt(one, 2_000, 4n))?.at).toBe(2_000);
+});

@@ -1,7 +1,7 @@
 /**
  * Commits frames. Invariants, which one transaction for each batch keeps:
  * - It skips envelopes at or below the cursor and stores the rest. The cursor's new value commits with them and with
- *   `ingest_host.last_envelope_at`: a frame sent twice is stored once, a frame acknowledged is stored.
+ *   `ingest_host.last_envelope_at`, to the second: a frame sent twice is stored once, a frame acknowledged is stored.
  * - Frames are decided, cut and compressed for the cursors that the caller expects, or that were read before. The transaction then sends
  *   them by COPY, locks the cursor rows in sorted order, so that batches never deadlock, and commits only if the cursors are there. So no
  *   work is done under a lock.
@@ -119,9 +119,27 @@ export interface CommitNeeds {
   now(): number;
   /** Stores the data of blocks; absent: their rows have them. */
   objects?: ObjectWriter | undefined;
+  /** Returns the hosts that a connection has touched within the second of `at`; absent: none is known. */
+  touchedBy?: ((client: Client, at: number) => Set<string>) | undefined;
   /** Aborts when the batch is late. */
   signal?: AbortSignal | undefined;
 }
+
+/**
+ * Remembers which hosts a connection has touched within a second. Nothing reads `last_envelope_at` more finely, and its triggers cost
+ * PostgreSQL more than ten rows.
+ */
+export const createTouchedHosts = (): NonNullable<CommitNeeds["touchedBy"]> => {
+  const byClient = new WeakMap<Client, { second: number; hosts: Set<string> }>();
+  return (client, at) => {
+    const second = Math.floor(at / 1000);
+    const known = byClient.get(client);
+    if (known?.second === second) return known.hosts;
+    const hosts = new Set<string>();
+    byClient.set(client, { second, hosts });
+    return hosts;
+  };
+};
 
 /** Stores the blocks of a batch as one object. */
 export interface ObjectWriter {
@@ -259,12 +277,14 @@ const writeObject = async (
 const commitEncoded = async (
   client: Client,
   { blocks, hours, queueList, at, object }: EncodedBatch & { object: WrittenObject | undefined },
-  { turn }: { turn: Promise<unknown> | undefined },
+  { turn, touchedBy }: Pick<CommitNeeds, "touchedBy"> & { turn: Promise<unknown> | undefined },
 ): Promise<void> => {
   // Rows that name an object are few bytes: in their turn they wait for nothing, and their transaction is not older than the one before.
   if (object || blocks.length === 0) await turn;
   const cursors = numberArray(queueList.map(({ initial }) => initial));
   const sessions = textArray(queueList.map(({ session }) => session));
+  const touched = touchedBy?.(client, at) ?? new Set();
+  const touching = movedHosts(queueList).difference(touched);
   await runCopyTransaction(client, {
     before: [beginFor(queueList.length)],
     rows: (object?.blocks ?? blocks).map(encodeBlockRow),
@@ -272,12 +292,13 @@ const commitEncoded = async (
     after: [
       `execute expect_cursors(${hostsOf(queueList)}, ${queuesOf(queueList)}, ${cursors}, ${sessions})`,
       ...consumptionOf(object, at),
-      ...movesOf(queueList.filter(hasMoved), { blocks, at }),
+      ...movesOf(queueList.filter(hasMoved), { blocks, at, touching }),
       ...hours.statements(at),
       ...storedCount(blocks),
       "commit",
     ],
   });
+  for (const host of touching) touched.add(host);
 };
 
 /** Returns the statement that consumes the name of an object; none without an object. */
@@ -338,6 +359,9 @@ const setCursors = (queues: Map<string, BatchQueue>, rows: readonly Record<strin
   }
 };
 
+const movedHosts = (queues: readonly BatchQueue[]): Set<string> =>
+  new Set(queues.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId));
+
 /** Returns the digests of each queue's blocks in order, in hex and separated by spaces. */
 const digestsOf = (blocks: readonly EncodedBlock[]): Map<string, string> => {
   const digests = new Map<string, string>();
@@ -353,7 +377,11 @@ const digestsOf = (blocks: readonly EncodedBlock[]): Map<string, string> => {
 /** Returns the statements that store the cursors and the hosts' `last_envelope_at`. */
 const movesOf = (
   moved: readonly BatchQueue[],
-  { blocks, at: now }: { blocks: readonly EncodedBlock[]; at: number },
+  {
+    blocks,
+    at: now,
+    touching,
+  }: { blocks: readonly EncodedBlock[]; at: number; touching: ReadonlySet<string> },
 ): string[] => {
   const steps: string[] = [];
   if (moved.length > 0) {
@@ -370,11 +398,8 @@ const movesOf = (
       `execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${timestampLiteral(now)}, ${counted})`,
     );
   }
-  const hosts = new Set(
-    moved.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId),
-  );
-  if (hosts.size > 0)
-    steps.push(`execute touch_hosts(${textArray([...hosts])}, ${timestampLiteral(now)})`);
+  if (touching.size > 0)
+    steps.push(`execute touch_hosts(${textArray([...touching])}, ${timestampLiteral(now)})`);
   // Skips a cursor that another batch has locked: it is in use, so not old, and waiting for it could deadlock.
   for (const host of new Set(moved.filter(({ isNew }) => isNew).map(({ hostId }) => hostId)))
     steps.push(`execute trim_queues(${literal(host)}, ${cursorsOfHostMax})`);
