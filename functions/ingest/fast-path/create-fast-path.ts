@@ -87,10 +87,11 @@ export const createFastPath = (
       const caller = await shared.admit(values.get(callerCertificateKey));
       const requests = readMessages(request, caller);
       const bodies = values.get(directBodiesKey);
-      const send = (answer: ForwardAnswer) =>
-        bodies?.send(frameGrpcMessages([encodeAnswer(answer)])) ?? false;
+      const encode = (group: readonly ForwardAnswer[]) =>
+        frameGrpcMessages(group.map(encodeAnswer));
+      const send = (group: readonly ForwardAnswer[]) => bodies?.send(encode(group)) ?? false;
       for await (const group of shared.run(requests, caller, request.signal, send))
-        yield frameGrpcMessages(group.map(encodeAnswer));
+        yield encode(group);
       setTrailerStatus(trailer, undefined);
     } catch (error) {
       setTrailerStatus(trailer, toConnectError(error));
