@@ -26,7 +26,7 @@ import {
   ObjectStoreUnavailable,
 } from "#functions/objects/object-store.ts";
 import { equalBytes } from "#kit/bytes.ts";
-import { minuteMs } from "#kit/clock.ts";
+import { hourMs, minuteMs } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
@@ -113,6 +113,7 @@ export const createObjectAdopter = (needs: AdopterNeeds) => {
       ? !named.delete(name)
       : !named.has(name) && named.size < namedMax && named.add(name).has(name);
   let settlesAt = 0;
+  let checkedAt = 0;
   let adoptedQueues = new Set<string>();
   /** Adopts; returns which queues it has adopted something of, itself or in the run before. */
   const adopt = shareNextRun(
@@ -139,6 +140,27 @@ export const createObjectAdopter = (needs: AdopterNeeds) => {
     () => "",
   );
 
+  /**
+   * Adds what the store has and the database does not know: then the database was restored to another state. Adopts it in the background, so that
+   * hosts of which nothing is missing go on.
+   */
+  const checkRestored = singleFlight(async () => {
+    const { storeId } = needs;
+    checkedAt = needs.clock.now();
+    if (storeId === null) return;
+    const store = await needs.objects.storeOf(storeId);
+    const objects = await registerUnknown(db, { id: storeId, store, unlistedAbove: null });
+    if (objects === 0) return;
+    await findStores(needs);
+    log.error(
+      { objects },
+      "the store has objects that the database does not know, as after a restore: core adopts them",
+    );
+    adopt(undefined).catch((err) =>
+      log.error({ err }, "objects could not be adopted; core tries again within a minute"),
+    );
+  });
+
   return {
     /**
      * Adopts every object that the database does not have, also by what hosts claim; returns whether it has adopted anything of the claimed queues
@@ -149,27 +171,11 @@ export const createObjectAdopter = (needs: AdopterNeeds) => {
       // A call that waits for a run may have read what the database lacks before that run adopted it.
       return claimed.some(await adopt(undefined));
     },
-    /**
-     * Adds what the store has and the database does not know: then the database was restored to another state. Adopts it in the background, so that
-     * hosts of which nothing is missing go on.
-     */
-    checkRestored: singleFlight(async () => {
-      const { storeId } = needs;
-      if (storeId === null) return;
-      const store = await needs.objects.storeOf(storeId);
-      const objects = await registerUnknown(db, { id: storeId, store, unlistedAbove: null });
-      if (objects === 0) return;
-      await findStores(needs);
-      log.error(
-        { objects },
-        "the store has objects that the database does not know, as after a restore: core adopts them",
-      );
-      adopt(undefined).catch((err) =>
-        log.error({ err }, "objects could not be adopted; core tries again within a minute"),
-      );
-    }),
-    /** Adopts the objects whose names no core uses any more, and marks names without one for deletion. */
+    checkRestored,
+    /** Adopts the objects whose names no core uses any more, marks names without one for deletion, and looks for a restore once an hour. */
     settleOld: async (): Promise<void> => {
+      // No name is drawn where hosts have nothing to send, and wall clocks jump.
+      if (Math.abs(needs.clock.now() - checkedAt) >= hourMs) await checkRestored();
       if (needs.clock.monotonic() >= settlesAt && (await hasEndedObjects(db)))
         await adopt(undefined);
     },

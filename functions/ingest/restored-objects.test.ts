@@ -94,6 +94,18 @@ it("Q12: adopts what a restored database lacks before names are drawn, whoever c
   expect(ids).toEqual([]);
 });
 
+it("Q12: adopts what a restored database lacks although no host comes", async () => {
+  const restore = await dump({ isNoticed: false });
+  await send(await startCore(), "a", 0, 4);
+  await restore();
+  const core = await startCore();
+  await core.adopter.settleOld();
+  expect(await stored()).toEqual(through("a", 4));
+  const { lists } = test.store;
+  await core.adopter.settleOld();
+  expect(test.store.lists).toBe(lists);
+});
+
 it("Q12: gives a queue to the copy whose records it adopts, and finds the other one forked", async () => {
   const core = await startCore();
   await open(core, "a", 0, 1);
