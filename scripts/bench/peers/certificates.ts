@@ -17,7 +17,7 @@ import {
   insertBenchTokens,
 } from "../host/enrolled-hosts.ts";
 import { runOnEach } from "../support/bench.ts";
-import { startBundledCore } from "../support/bench-core.ts";
+import { startBenchCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
 import { measureHere, startMeter } from "../support/processes.ts";
 import { type CpuParts, microsecondsOf } from "./cpu.ts";
@@ -35,7 +35,7 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
   const warmUp = Math.round(count * warmUpShare);
   const requests = createRequests(count, warmUp);
 
-  const core = defer(await startBundledCore());
+  const core = defer(await startBenchCore({ hasEdge: true }));
   const policyId = await insertBenchPolicy(core.database.db, systemClock.now());
   let issued = 0;
   const ours = createIssuing({

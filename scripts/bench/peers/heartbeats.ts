@@ -8,7 +8,7 @@ import {
   verifySignatures,
 } from "../host/heartbeats.ts";
 import { runAll, runOnEach } from "../support/bench.ts";
-import { startBundledCore } from "../support/bench-core.ts";
+import { startBenchCore } from "../support/bench-core.ts";
 import { cpuSecondsOf, memoryOf, startMeter, startProgram } from "../support/processes.ts";
 import { type CpuParts, microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
@@ -24,7 +24,9 @@ const opampReportsPerHost = 10;
 /** The report of a healthy agent, over kept TLS connections. */
 export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
   const hostCount = Math.min(hostsMax, Math.ceil(seconds * hostsPerSecond));
-  const core = defer(await startBundledCore({ env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" } }));
+  const core = defer(
+    await startBenchCore({ env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" }, hasEdge: true }),
+  );
   const hosts = await enrollBenchHosts(core, hostCount);
   let senders: HeartbeatSender[] = [];
   defer({ [Symbol.asyncDispose]: async () => senders.forEach((sender) => void sender.close()) });

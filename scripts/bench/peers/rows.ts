@@ -11,7 +11,7 @@ import { measureCopyLoop } from "../ingest/ingest-floors.ts";
 import { connectSender } from "../ingest/ingest-sender.ts";
 import { libpqKeywords } from "../ingest/libpq-keywords.ts";
 import { runOnEach } from "../support/bench.ts";
-import { startBundledCore } from "../support/bench-core.ts";
+import { startBenchCore } from "../support/bench-core.ts";
 import {
   type CorpusRecord,
   createCorpus,
@@ -39,7 +39,7 @@ const killAfterMs = 1_000;
 /** A line of the corpus into PostgreSQL as a row, from requests of 200 over TLS. */
 export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
   const records = await createCorpus({ mix: "lines" });
-  const core = defer(await startBundledCore());
+  const core = defer(await startBenchCore({ hasEdge: true }));
   const openStream = async () => {
     const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
     const credentials = await core.files.client(hostId);
