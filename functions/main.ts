@@ -12,10 +12,10 @@ if (command === "verify-receipts") {
   const { verifyCompletenessCommand } = await import("./verify-completeness.ts");
   process.exitCode = await verifyCompletenessCommand(args);
 } else if (command === "export") {
-  // V8's young generation stays as small as it is now: it would grow to 64 MB, and an export is no faster for it. Garbage is collected once there
-  // is as much of it as of what is used: buffers would reach 64 MB before.
-  setFlagsFromString("--semi-space-growth-factor=1 --heap-growing-percent=100");
   const { exportCommand } = await import("./export-program.ts");
+  // V8's young generation stays as large as loading has made it, and garbage is collected once there is as much of it as of what is used: they
+  // would reach 64 MB each, and an export is no faster for it.
+  setFlagsFromString("--semi-space-growth-factor=1 --heap-growing-percent=100");
   process.exitCode = await exportCommand(args);
 } else {
   const { runServer } = await import("./server.ts");
