@@ -86,7 +86,8 @@ export const registerUnknown = async (
     unlistedAbove,
   }: Pick<KnownStore, "id" | "unlistedAbove"> & { store: AdoptedStore },
 ): Promise<number> => {
-  const first = unlistedAbove ?? (await findLastStoredId(db));
+  const findFirst = async () => Math.min(await findLastStoredId(db), unlistedAbove ?? Infinity);
+  const first = await findFirst();
   let registered = 0;
   for (let after = objectNameOf(first + 1, ""); ; ) {
     const listed = await store.list({ prefix: telemetryPrefix, after, limit: objectsOfPage });
@@ -99,6 +100,9 @@ export const registerUnknown = async (
     after = listed.at(-1)?.name ?? after;
     if (listed.length < objectsOfPage) break;
   }
+  // The database has gone back meanwhile: it lacks what is below, too.
+  if ((await findFirst()) < first)
+    return registerUnknown(db, { id: storeId, store, unlistedAbove });
   if (unlistedAbove !== null) await noteListed(db, { id: storeId, unlistedAbove });
   return registered;
 };

@@ -139,6 +139,32 @@ it("Q12: adopts what was stored between restores, the second of which has drawn 
   expect(await gaps()).toEqual([]);
 });
 
+it("Q12: adopts all that a database lacks which is restored while core lists the store", async () => {
+  const core = await startCore();
+  await send(core, "a", 0, 2);
+  await core.adopter.recover();
+  const restore = await dump({ isNoticed: false });
+  await send(await startCore(), "a", 2, 4);
+  // Behind what the database stored last is an object without a commit, which is adopted.
+  const counts = { stored: 0, rejected: 0, discarded: 1 };
+  const queue = { hostId: "b", queueHex: queueId.toHex(), session: "", isNew: false, counts };
+  const queues = [{ ...queue, initial: 0n, cursor: 1n }];
+  const { writer } = await startCore();
+  await writer.write({ queues, blocks: [], isSettled: true, now: systemClock.now() });
+  const { list } = test.store;
+  test.store.list = async (query) => {
+    test.store.list = list;
+    const listed = await list(query);
+    await restore();
+    return listed;
+  };
+  await (await startCore()).adopter.recover();
+  await send(await startCore(), "c", 0, 1);
+  expect(await open(core, "a", 4)).toMatchObject({ cursor: 4n });
+  expect(await stored()).toEqual([...through("a", 4), "c 1"]);
+  expect(await gaps()).toEqual([]);
+});
+
 it("K11: stores each envelope once where an object without a commit overlaps what was sent again", async () => {
   const core = await startCore();
   await send(core, "a", 0, 1);

@@ -107,7 +107,8 @@ const hasEnded: Execute = async (server, _, [seconds]) => [
 ];
 
 /** Adds the names of listed objects; the sequence moves at once, as no transaction takes it back. */
-const register: Execute = async (server, open, [ids, nonces, newerAbove, storeId]) => {
+const register: Execute = async (server, open, [ids, nonces, above, newerAbove, storeId]) => {
+  if (lastIdOf(server, 1) < Number(above)) return [{ count: 0 }];
   const listed = Array.from(String(ids).matchAll(/\d+/g), ([id]) => Number(id));
   const named = Array.from(String(nonces).matchAll(/[0-9a-f]+/g), ([nonce]) => nonce);
   const { tables } = server;

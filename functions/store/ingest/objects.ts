@@ -207,7 +207,8 @@ export const findLastStoredId = (db: Executor): Promise<number> =>
 /**
  * Adds the objects that this database does not know as drawn names; returns how many there were. Those above `newerAbove` were written by a later
  * state of this database: the ids of further names are moved behind them, and they and what was drawn before are not recent, since their sessions
- * may be newer than those of the queues. Other stores may then have further ones above `above`.
+ * may be newer than those of the queues. Other stores may then have further ones above `above`. Adds none if no object above that is stored any more:
+ * the database has gone back, and lacks further ones.
  */
 export const registerObjects = (
   db: Executor,
@@ -223,7 +224,8 @@ export const registerObjects = (
     Number,
     sql`
     with listed as (
-      select id, decode(nonce, 'hex') as nonce from unnest(${idsOf(objects)}, ${texts(objects.map(({ nonce }) => nonce))}) as listed (id, nonce)),
+      select id, decode(nonce, 'hex') as nonce from unnest(${idsOf(objects)}, ${texts(objects.map(({ nonce }) => nonce))}) as listed (id, nonce)
+      where coalesce((select max(id) from ingest_object where state = 1), 0) >= ${above}::bigint),
     moved as (
       select setval('ingest_object_id_seq', greatest(last_value, (select max(id) from listed))) from ingest_object_id_seq
       where exists (select from listed where id > ${newerAbove}::bigint)),
