@@ -28,9 +28,15 @@ const statedBytes = (data: Uint8Array): number | undefined => {
   return bytes.readUIntLE(at, size) + (size === 2 ? 256 : 0);
 };
 
-/** Frees a chunk with room for one byte more than `rawBytes`; a smaller one is a part of Node's pool. */
+/** A chunk of fewer bytes is a part of Node's pool, which only a collection of garbage frees. */
+const ownBytesMin = Buffer.poolSize / 2;
+
+/** Returns the bytes of a chunk that can be freed. It has room for one byte more than allowed: so the whole fits. */
+const chunkBytesOf = (rawBytes: number) => Math.max(ownBytesMin, rawBytes + 1);
+
+/** Frees a chunk for `rawBytes`, unless it is a part of Node's pool. */
 const free = (bytes: Uint8Array, rawBytes: number): void => {
-  if (bytes.buffer.byteLength === rawBytes + 1) freeBytes(bytes, { whole: true });
+  if (bytes.buffer.byteLength === chunkBytesOf(rawBytes)) freeBytes(bytes, { whole: true });
 };
 
 /** The codec of blocks. Synchronous: passing a block to the thread pool costs as much as the work itself. */
@@ -41,10 +47,9 @@ export const zstdCodec: BlockCodec = {
     const stated = statedBytes(data) ?? rawBytes;
     if (stated > rawBytes || (stated < rawBytes && !isJoined)) return null;
     try {
-      // With room for one byte more than allowed, the whole fits one chunk.
       const options = {
         maxOutputLength: Math.max(1, rawBytes),
-        chunkSize: Math.max(64, rawBytes + 1),
+        chunkSize: isJoined ? Math.max(64, rawBytes + 1) : chunkBytesOf(rawBytes),
         info: true,
       };
       const { buffer, engine } = zstdDecompressSync(data, options) as unknown as Inflated;

@@ -62,7 +62,10 @@ export interface StoredBlock {
 export interface BlockCodec {
   /** Compresses with zstd at its first level (RFC 8878). */
   compress(raw: Uint8Array): Uint8Array;
-  /** Decompresses data; null unless the result has `rawBytes`. Never produces more, whatever the data claim. `isJoined`: several frames. */
+  /**
+   * Decompresses data; null unless the result has `rawBytes`. Never produces more, whatever the data claim. `isJoined`: several frames, which
+   * the caller keeps.
+   */
   decompress(
     data: Uint8Array,
     rawBytes: number,
