@@ -324,3 +324,29 @@ it.each([
   await connection.sql`delete from ingest_block where host_id = 'a'`;
   expect(await stored()).toEqual(["b 1 late"]);
 });
+
+it("gives up after a second the deletion of an object whose batch was rejected", async () => {
+  const { db } = connection;
+  const clock = createTestClock();
+  const { promise: deleting, resolve: deletes } = Promise.withResolvers<AbortSignal | undefined>();
+  const writer = createObjectWriter({
+    db,
+    store: {
+      put: async () => undefined,
+      delete: (_, signal) => {
+        deletes(signal);
+        return new Promise(() => undefined);
+      },
+    },
+    storeId: await noteStore(db, "memory:/"),
+    lineage: "test",
+    observe: { objectWrite: () => undefined },
+    clock,
+    entropy: systemEntropy,
+  });
+  const batch = { queues: [], blocks: [], isSettled: true, now: clock.now() };
+  writer.discard(await writer.write(batch));
+  const signal = await deleting;
+  await clock.advance(1_000);
+  expect(signal?.aborted).toBe(true);
+});

@@ -1,6 +1,6 @@
 import { type ObjectStore, objectNameOf } from "#functions/objects/object-store.ts";
 import { lengthOf } from "#kit/bytes.ts";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, callAfter, TimedOut } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";
 import type { Database } from "../store/database/database.ts";
 import type { ObjectWriter } from "../store/ingest/commit-batch.ts";
@@ -30,7 +30,7 @@ interface WriterNeeds extends WrittenStore {
   observe: ObjectObserver;
   /** Awaited before names are drawn; it rejects while core may not store. */
   beforeDraw?: (() => Promise<void>) | undefined;
-  clock: Pick<Clock, "monotonic">;
+  clock: Pick<Clock, "monotonic" | "sleep">;
   entropy: Entropy;
 }
 
@@ -81,13 +81,22 @@ export const createObjectWriter = (needs: WriterNeeds): ObjectWriter => {
   };
 };
 
+/** Nothing may delete an object for long after its mark: a database that is restored meanwhile may adopt it. */
+const deletesMs = 1_000;
+
 /**
  * Deletes an object that nothing names, at once: a database that is restored forgets the mark, and would adopt what it lists. One that cannot be
  * deleted now is swept, or waits until no core uses its name.
  */
-const deleteDrawn = async ({ db, store }: WriterNeeds, object: DrawnObject): Promise<void> => {
-  if (await markDrawnObject(db, object))
-    await store.delete([objectNameOf(object.id, object.nonce)]);
+const deleteDrawn = async (
+  { db, store, clock }: WriterNeeds,
+  object: DrawnObject,
+): Promise<void> => {
+  if (!(await markDrawnObject(db, object))) return;
+  const late = new AbortController();
+  const cancel = callAfter(clock, deletesMs, () => late.abort(new TimedOut("not deleted in time")));
+  const name = objectNameOf(object.id, object.nonce);
+  await store.delete([name], late.signal).finally(cancel);
 };
 
 /** Creates a stock of names that no object has. */

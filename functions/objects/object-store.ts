@@ -13,7 +13,7 @@ export interface ObjectStore {
   /** Returns the objects whose names begin with `prefix` and follow `after`; fewer than `limit` only at the end. */
   list(query: ObjectQuery): Promise<StoredObject[]>;
   /** Deletes objects, and ignores those that are missing. */
-  delete(names: readonly string[]): Promise<void>;
+  delete(names: readonly string[], signal?: AbortSignal): Promise<void>;
   /** Returns what the last answers revealed about the store that may harm telemetry, as sentences. */
   hazards(): readonly string[];
 }

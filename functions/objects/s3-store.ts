@@ -106,12 +106,14 @@ export const createS3Store = (place: S3Place, needs: S3Needs): ObjectStore => {
       }
       return found;
     },
-    async delete(names) {
+    async delete(names, signal) {
       for (let at = 0; at < names.length; at += deletesAtOnce) {
         const deleting = names.slice(at, at + deletesAtOnce);
         const expects = ["NoSuchKey"];
         await Promise.all(
-          deleting.map((name) => call({ method: "DELETE", key: place.prefix + name, expects })),
+          deleting.map((name) =>
+            call({ method: "DELETE", key: place.prefix + name, expects }, signal),
+          ),
         );
       }
     },
