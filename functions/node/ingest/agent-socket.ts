@@ -83,6 +83,13 @@ export const createAgentSocket = (
     // A paused socket would not receive the client's half of the handshake.
     ws.resume();
   };
+  let isDeaf = false;
+  /** Ends a socket of which core reads no more, not even the client's half of the handshake: to parse what has arrived costs more than it. */
+  const endUnread = (problem: Problem) => {
+    end(problem);
+    isDeaf = true;
+    tasks.hold(never);
+  };
   const held = countHeld(bytes, end);
   const countFragments = createFragmentCount();
   const tasks = createTasks(ws, () => end(new Problem("rate_limited")));
@@ -121,7 +128,7 @@ export const createAgentSocket = (
   const control = (data: Buffer) => {
     isHeard = true;
     held.control(data.length + controlFrameBytes);
-    if (!turns.take(caller.identity)) end(new Problem("rate_limited"));
+    if (!isEnding && !turns.take(caller.identity)) endUnread(new Problem("rate_limited"));
   };
   ws.on("ping", control);
   ws.on("pong", control);
@@ -129,13 +136,12 @@ export const createAgentSocket = (
   if (stream.signal.aborted) end(stream.signal.reason as Problem);
 
   return {
-    /** A chunk has arrived and was parsed. Returns false if core reads no more, not even the client's half of the handshake. */
+    /** A chunk has arrived and was parsed. Returns false if core reads no more. */
     received(chunk: Uint8Array): boolean {
       held.receive(chunk.length);
-      if (isEnding || countFragments(chunk) <= fragmentsMax) return true;
-      end(new Problem("payload_too_large"));
-      tasks.hold(never);
-      return false;
+      if (!isEnding && countFragments(chunk) > fragmentsMax)
+        endUnread(new Problem("payload_too_large"));
+      return !isDeaf;
     },
     /** Counts a heartbeat, and sends what core has for the agent. */
     direct: () => offerInTurn(true),
