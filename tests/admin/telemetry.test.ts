@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestToken } from "../support/collector.ts";
-import { openEnvelopeStore } from "../support/stored-envelopes.ts";
+import { openEnvelopeStore, untilPast } from "../support/stored-envelopes.ts";
 import { startTestAdmin } from "./support/admin.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
@@ -184,6 +184,7 @@ it("follows, opens a stream that breaks off again, and prints nothing twice and 
       .toBe(count);
   await store.lines(host.identity, ["left out"]);
   await store.lines(host.identity, ["last"]);
+  await untilPast(web.core.db);
   const running = follower.run`telemetry read ${host.identityId} --follow --limit 1 --kind log_line -o json`;
   await untilPrinted(1);
   await store.lines(host.identity, ["one", "two"]);

@@ -1,7 +1,11 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { sql } from "drizzle-orm";
 import type { Client } from "pg";
+import { expect } from "vitest";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { oldestXid, readScalar } from "#functions/store/database/statements.ts";
 import {
   commitBatch,
   type ObjectWriter,
@@ -93,6 +97,12 @@ export const openEnvelopeStore = async (
   const store = storeWith((frame) => commitBatch(client, [frame], needs), now);
   return { ...store, client, close: () => client.end() };
 };
+
+/** Resolves once all that is stored is the past of a stream that opens: transactions of others on the server may be older. */
+export const untilPast = (db: Executor) =>
+  expect
+    .poll(() => readScalar(db, Boolean, sql`select ${oldestXid} > max(xid) from ingest_block`))
+    .toBe(true);
 
 /** Numbers and encodes envelopes as ingest does, and commits them. */
 const storeWith = (

@@ -3,7 +3,7 @@ import { afterAll, expect, it, onTestFinished } from "vitest";
 import { findBlockPlaces } from "#functions/store/ingest/host-blocks.ts";
 import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
-import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
+import { openEnvelopeStore, untilPast } from "#tests/support/stored-envelopes.ts";
 
 const test = await useTestCore({ now: Date.now() });
 const { enroll } = await createTestToken(test);
@@ -54,20 +54,9 @@ const until = async (done: () => boolean) => {
     .toBe(true);
 };
 
-/** Resolves once all that is stored is the past of a stream that opens: transactions of others on the server may be older. */
-const untilPast = () =>
-  expect
-    .poll(async () => {
-      const [row] = await test.db.execute<{ is_past: boolean }>(
-        sql`select pg_snapshot_xmin(pg_current_snapshot())::text::bigint > max(xid) as is_past from ingest_block`,
-      );
-      return row?.is_past;
-    })
-    .toBe(true);
-
 it("follows what is stored, whatever the order of its commits, and nothing twice", async () => {
   await store.lines(host.identity, ["before 1", "before 2"]);
-  await untilPast();
+  await untilPast(test.db);
   const stream = await open("?follow=true&limit=1");
   await until(() => stream.payloads().length === 1);
   await store.lines(host.identity, ["after 1"]);
