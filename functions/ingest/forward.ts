@@ -43,8 +43,6 @@ const rejectionsInFlightMax = 10_000;
 
 /** Messages to the client that wait for no ack. */
 interface PushedAnswers<Answer> {
-  /** Sends messages at once and returns true, or returns false if it cannot. */
-  send(answers: readonly Answer[]): boolean;
   /** Sends a message, in place of an unsent one of the same `kind`. */
   push(answer: Answer, kind: string): void;
   /** Removes and returns those that are unsent. */
@@ -53,15 +51,14 @@ interface PushedAnswers<Answer> {
   onPush: () => void;
 }
 
-/** Creates an empty one. What `send` cannot send at once waits to be taken. */
+/** Creates an empty one. `send` sends a message at once and returns true, or returns false if it cannot: then it waits to be taken. */
 export const createPushedAnswers = <Answer>(
-  send: PushedAnswers<Answer>["send"] = () => false,
+  send: (answer: Answer) => boolean = () => false,
 ): PushedAnswers<Answer> => {
   const unsent = new Map<string, Answer>();
   const pushed: PushedAnswers<Answer> = {
-    send,
     push(answer, kind) {
-      if (unsent.size === 0 && send([answer])) return;
+      if (unsent.size === 0 && send(answer)) return;
       unsent.set(kind, answer);
       pushed.onPush();
     },
@@ -126,10 +123,9 @@ const createAnswers = <Answer>() => {
 };
 
 /**
- * Runs a stream to its end. Messages come in groups, as they arrive; answers leave in groups, as they become ready: they are sent at once, or
- * yielded where that is not possible. Throws a Problem, or the reason of `abort` as soon as it aborts; for `stream_moved` once all that was read
- * is answered. `disconnected` only ends the reading: Connect aborts it also when a message is rejected, and what was read before is still
- * acknowledged.
+ * Runs a stream to its end. Messages come in groups, as they arrive; answers leave in groups, as they become ready. Throws a Problem, or
+ * the reason of `abort` as soon as it aborts; for `stream_moved` once all that was read is answered. `disconnected` only ends the reading:
+ * Connect aborts it also when a message is rejected, and what was read before is still acknowledged.
  */
 export async function* forward<Answer>(
   requests: AsyncIterable<readonly DecodeMessage[]>,
@@ -203,7 +199,7 @@ export async function* forward<Answer>(
       ready.push(...pushed.take());
       if (ready.length > 0) {
         drained.raise();
-        if (!pushed.send(ready)) yield ready;
+        yield ready;
       }
       if (rejection) throw rejection.cause;
       if (ready.length > 0) continue;

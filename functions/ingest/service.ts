@@ -92,7 +92,7 @@ export interface SharedWithFastPath {
     requests: AsyncIterable<readonly DecodeMessage[]>,
     caller: Caller,
     disconnected: AbortSignal,
-    send?: (answers: readonly ForwardAnswer[]) => boolean,
+    send?: (answer: ForwardAnswer) => boolean,
   ): AsyncIterable<ForwardAnswer[]>;
   /** Decodes an encoded `ForwardRequest`, or throws a Problem. */
   decode(message: Uint8Array, caller: Caller): ForwardMessage;
@@ -311,11 +311,13 @@ const createStreamRunner = (
   };
 
   /** Enters a stream: its steps, what ends it, what notes that answers were sent, and what leaves it. */
-  const enter = (caller: Caller, disconnected: AbortSignal, send: SendAnswers | undefined) => {
+  const enter = (
+    caller: Caller,
+    disconnected: AbortSignal,
+    send: ((answer: ForwardAnswer) => boolean) | undefined,
+  ) => {
     const stream = streams.enter(caller);
-    const pushed = createPushedAnswers<ForwardAnswer>(
-      (answers) => send !== undefined && answers.every(hasNoRejection) && send(answers),
-    );
+    const pushed = createPushedAnswers(send);
     const channel = statuses.open(caller, pushed.push);
     const leave = () => {
       channel.close();
@@ -326,11 +328,6 @@ const createStreamRunner = (
     let queue: OpenedQueue | undefined;
     const unsent = incomplete.begin(caller.identity, disconnected);
     let unsentBytes = 0;
-    const noteUnsent = (bytes: number) => {
-      if (bytes === 0) return;
-      unsentBytes += bytes;
-      unsent.hold(unsentBytes, false);
-    };
     let lastFrame: Promise<Ack | undefined> = Promise.resolve(undefined);
     const steps = {
       mayAccept: stream.mayAccept,
@@ -353,7 +350,8 @@ const createStreamRunner = (
         const accepted = acceptOf(queue, frame);
         lastFrame = accepted;
         const ack = await accepted;
-        noteUnsent(ackBytes(ack));
+        unsentBytes += ackBytes(ack);
+        unsent.hold(unsentBytes, false);
         return { case: "ack", value: ack };
       },
       status: channel.receive,
@@ -362,7 +360,9 @@ const createStreamRunner = (
         budget.untilReadable(caller.identity, ...signals),
     };
     const noteSent = (answers: readonly ForwardAnswer[]) => {
-      for (const { case: kind, value } of answers) if (kind === "ack") noteUnsent(-ackBytes(value));
+      for (const { case: kind, value } of answers)
+        if (kind === "ack") unsentBytes -= ackBytes(value);
+      unsent.hold(unsentBytes, false);
     };
     return { steps, ends: { abort: stream.signal, disconnected, pushed }, noteSent, leave };
   };
@@ -371,7 +371,7 @@ const createStreamRunner = (
     requests: AsyncIterable<readonly DecodeMessage[]>,
     caller: Caller,
     disconnected: AbortSignal,
-    send?: SendAnswers,
+    send?: (answer: ForwardAnswer) => boolean,
   ): AsyncGenerator<ForwardAnswer[]> {
     try {
       const { steps, ends, noteSent, leave } = enter(caller, disconnected, send);
@@ -390,12 +390,6 @@ const createStreamRunner = (
 
   return { accept, acceptOf, run };
 };
-
-type SendAnswers = NonNullable<Parameters<SharedWithFastPath["run"]>[3]>;
-
-/** Of the others, the bytes count in memory until their client reads them. */
-const hasNoRejection = ({ case: kind, value }: ForwardAnswer): boolean =>
-  kind !== "ack" || value.rejected.length === 0;
 
 /** A Submit's message, decoded before Connect sees it. */
 const submittedKey = createContextKey<SubmitRequest | undefined>(undefined, {

@@ -87,11 +87,10 @@ export const createFastPath = (
       const caller = await shared.admit(values.get(callerCertificateKey));
       const requests = readMessages(request, caller);
       const bodies = values.get(directBodiesKey);
-      const encode = (group: readonly ForwardAnswer[]) =>
-        frameGrpcMessages(group.map(encodeAnswer));
-      const send = (group: readonly ForwardAnswer[]) => bodies?.send(encode(group)) ?? false;
+      const send = (answer: ForwardAnswer) =>
+        bodies?.send(frameGrpcMessages([encodeAnswer(answer)])) ?? false;
       for await (const group of shared.run(requests, caller, request.signal, send))
-        yield encode(group);
+        yield frameGrpcMessages(group.map(encodeAnswer));
       setTrailerStatus(trailer, undefined);
     } catch (error) {
       setTrailerStatus(trailer, toConnectError(error));
