@@ -178,7 +178,7 @@ export const createQueueOpener = <Tx>({
   }: {
     open: Open;
     isDisconnected(): boolean;
-    /** What the database lacked when a recovery found nothing of it. */
+    /** Names the sequences that the last recovery looked for and did not find. */
     unfound: string | undefined;
   }): Promise<Decision> =>
     register.transaction(async (tx) => {
@@ -221,7 +221,7 @@ export const createQueueOpener = <Tx>({
         return await openInTurn({ open, isDisconnected, unfound });
       } catch (cause) {
         if (!(cause instanceof MustRecover)) throw cause;
-        // What a recovery has found by its failure may be enough.
+        // A recovery that failed may have found enough before.
         if (failure !== undefined) throw failure;
         const recovering = withTimeout(endsAt - clock.monotonic(), clock, recover?.(claims));
         const hasFound = await recovering.catch((why: unknown) => {

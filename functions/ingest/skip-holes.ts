@@ -35,11 +35,11 @@ interface WaitingParts {
   committed: bigint;
 }
 
-/** What a pass over the objects has found of queues that none of them continues. */
+/** The queues that no object continues, found by a pass over the objects. */
 export interface FoundHoles {
   /** Where queues may continue behind what no object has. */
   holes: Map<string, Hole>;
-  /** Of queues of which objects have parts that wait for their hosts, or for other queues of their objects. */
+  /** Parts of queues that wait for their hosts, or for other queues of their objects. */
   waitingParts: Map<string, WaitingParts>;
 }
 

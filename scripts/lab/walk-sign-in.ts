@@ -1,6 +1,6 @@
 import { createUserAgent, type UserAgent, type Visit } from "./user-agent.ts";
 
-/** What a sign-in of the lab needs. `account` is the subject of a person. */
+/** The dependencies of a sign-in in the lab. `account` is the subject of a person. */
 interface SignIn {
   origin: string;
   account: string;

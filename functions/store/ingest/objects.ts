@@ -207,7 +207,7 @@ export const findLastStoredId = (db: Executor): Promise<number> =>
 /**
  * Adds the objects that this database does not know as drawn names; returns how many there were. Those above `newerAbove` were written by a later
  * state of this database: the ids of further names are moved behind them, and they and what was drawn before are not recent, since their sessions
- * may be newer than those of the queues. Other stores may then have further ones above `above`. Adds none if no object above that is stored any more:
+ * may be newer than those of the queues. Other stores may then have further ones above `above`. Adds none if the last stored object is below `above`:
  * the database has gone back, and lacks further ones.
  */
 export const registerObjects = (
