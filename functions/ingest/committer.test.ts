@@ -412,6 +412,18 @@ it("copies two batches of one queue in parallel, and commits them in order", asy
   expect((await stored()).length).toBe(81);
 });
 
+it("commits a frame after at most two batches of a queue that has many more", async () => {
+  const committed: string[] = [];
+  const { committer } = start({ connections: 1, batchBytesMax: 4 });
+  const commit = async (sequence: number, hostId: string, bytes: number) => {
+    await committer.commit(frame(sequence, sequence, { hostId }), bytes);
+    committed.push(hostId);
+  };
+  const many = Array.from({ length: 20 }, (_, at) => commit(at + 1, "many", 4));
+  await Promise.all([...many, commit(1, "one", 1)]);
+  expect(committed.indexOf("one")).toBeLessThanOrEqual(2);
+});
+
 it("stores nothing after a failed batch, although the next one of its queue was already copied", async () => {
   const { committer, send } = start();
   await send(1, 1);

@@ -11,7 +11,7 @@ export interface Pending {
   reject(cause: unknown): void;
 }
 
-/** The frames of each queue that are in no batch, oldest first. */
+/** The frames of each queue that are in no batch, oldest first; the queues in the order of their turns. */
 export type WaitingFrames = ReturnType<typeof createWaitingFrames>;
 
 const isolatedMs = 30_000;
@@ -50,7 +50,8 @@ export const createWaitingFrames = ({
     },
     /**
      * Removes and returns the frames of queues, oldest first, while they fit; at least one frame, unless every queue has to wait. A queue
-     * that is in a running batch joins only a batch in which every queue has an expected cursor.
+     * that has more of them takes its next turn after all others. A queue that is in a running batch joins only a batch in which every queue
+     * has an expected cursor.
      */
     removeBatch(): Pending[] {
       const frames: Pending[] = [];
@@ -81,8 +82,8 @@ export const createWaitingFrames = ({
         const isAlone = isIsolated(key);
         if (held.has(key) || (isAlone && frames.length > 0) || !join(key)) continue;
         const taken = addFitting(queued);
-        if (taken === queued.length) waiting.delete(key);
-        else waiting.set(key, queued.slice(taken));
+        waiting.delete(key);
+        if (taken < queued.length) waiting.set(key, queued.slice(taken));
         if (taken < queued.length || isAlone) break;
       }
       waitingBytes -= bytes;
