@@ -6,7 +6,6 @@ import { runExport } from "#functions/export/run-export.ts";
 import type { ExportSource } from "#functions/export/source.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import {
-  type ChunkOutcome,
   createExportPosition,
   type ExportLease,
   noOutcome,
@@ -108,15 +107,13 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
         connect: () => connectReader(world, { ...needs, client: process }),
         disconnect: destroyClient,
       });
-      return fault.source?.commitsEarly ? committingEarly(source) : source;
+      if (fault.source?.commitsEarly) return committingEarly(source);
+      return fault.source?.hidesDamage ? source : notingDamage(source, needs.damaged);
     };
     const observe = {
       ...metrics.observe,
       buffered: (bytes: number) => {
         bufferedMax = Math.max(bufferedMax, bytes);
-      },
-      committed: ({ damaged }: ChunkOutcome) => {
-        if (!fault.source?.hidesDamage) needs.damaged.push(...damaged);
       },
     };
     const log = {
@@ -174,6 +171,20 @@ const committingEarly = (source: ExportSource): ExportSource => ({
     if (chunk === null) return null;
     await chunk.commit({ ...noOutcome, exported: chunk.envelopes });
     return { ...chunk, commit: async () => undefined };
+  },
+});
+
+/** Notes the damage of a chunk, which the exporter has named, even if it never learns that its commit succeeded. */
+const notingDamage = (source: ExportSource, damaged: DamagedBlock[]): ExportSource => ({
+  ...source,
+  async read() {
+    const chunk = await source.read();
+    if (chunk === null) return null;
+    const commit: typeof chunk.commit = (outcome) => {
+      damaged.push(...outcome.damaged);
+      return chunk.commit(outcome);
+    };
+    return { ...chunk, commit };
   },
 });
 
