@@ -23,6 +23,8 @@ const lostRanges =
 const findEnding = "select ending from ingest_queue where host_id = $1 and queue_id = $2";
 const storedWithin =
   "select coalesce(sum(envelopes), 0) as stored from ingest_block where host_id = $1 and queue_id = $2 and first_sequence >= $3::bigint and last_sequence <= $4::bigint";
+const lostOfTime =
+  "select coalesce(sum(lost), 0) as lost from ingest_account where host_id = $1 and queue_id = any($2::bytea[]) and from_at = $3::timestamptz and to_at = $4::timestamptz and last_sequence = $5::bigint and accepted = $6::bigint";
 
 const addSourceVolumes =
   "insert into volume_source as v (host_id, day, kind, source, envelopes, payload_bytes) select $1, $2::int, kind, source, least(sum(records), 9007199254740991), least(sum(bytes), 9007199254740991) from jsonb_to_recordset($3::jsonb) as counted (kind text, source text, records numeric, bytes numeric) group by kind, source order by kind, source on conflict (host_id, day, kind, source) do update set envelopes = least(v.envelopes + excluded.envelopes, 9007199254740991), payload_bytes = least(v.payload_bytes + excluded.payload_bytes, 9007199254740991)";
@@ -78,6 +80,19 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
           envelope.sequence <= Number(last),
       );
       return [{ stored: String(within.length) }];
+    }
+    if (text === lostOfTime) {
+      const [hostId, queueIds, from, to, last, accepted] = params.map(String);
+      const same = server.tables.accounts.filter(
+        (row) =>
+          row.host_id === hostId &&
+          queueIds?.includes((row.queue_id as Uint8Array).toHex()) &&
+          String(row.from_at) === from &&
+          String(row.to_at) === to &&
+          String(row.last_sequence) === last &&
+          String(row.accepted) === accepted,
+      );
+      return [{ lost: String(same.reduce((sum, row) => sum + Number(row.lost), 0)) }];
     }
     if (text === "select kind, source from volume_source where host_id = $1 and day = $2::int")
       return [...server.tables.volumes.keys()]

@@ -376,6 +376,25 @@ describe("accepting an account", () => {
   });
 
   it.each([
+    { of: "the same account, all acknowledged", acked: 14n, later: 0n, lost: 0 },
+    { of: "the same account, a part acknowledged", acked: 11n, later: 0n, lost: 0 },
+    { of: "the account of a copy", acked: 14n, later: 1n, lost: 6 },
+  ])(
+    "counts lost sequences of an earlier id once that an account of it has, and of $of",
+    async ({ acked, later, lost }) => {
+      await recordGap(earlier, 9, 14);
+      await count(14, { of: earlier, stored: 8, lost: 6 });
+      const stated = { lastSequence: 14n, accepted: [{ records: 14n }] };
+      await accept(signed(bodyOf({ ...stated, queueId: earlier })));
+      await count(100, { stored: 100 - Number(acked) });
+      const again = { ...stated, fromMs: BigInt(hour) + later, ackedBeforeThrough: acked };
+      await accept(signed(bodyOf(again)), host, streamBehind(earlier, acked));
+      const rows = await sql`select lost::int from ingest_account order by queue_id`;
+      expect([...rows]).toEqual([{ lost: 6 }, { lost }]);
+    },
+  );
+
+  it.each([
     ["signature_invalid", () => ({ ...signed(bodyOf()), signature: new Uint8Array(70) })],
     ["signature_invalid", () => signed(bodyOf(), other)],
     ["host_mismatch", () => signed(bodyOf({}, other), other)],

@@ -148,11 +148,20 @@ export const lostElsewhere = (
   return lowest(elsewhere, lost);
 };
 
-/** Returns how many sequences of `gaps`, of a queue's earlier ids, an account states as acknowledged under these. */
+/**
+ * Returns how many sequences of `gaps`, of a queue's earlier ids, an account states as acknowledged under these. Less those of `counted`, which
+ * the same account had as lost under these ids, that cannot be of other sequences.
+ */
 export const lostOfAckedBefore = (
   gaps: readonly LostRange[],
   { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
-): bigint => lostWithin(gaps, { firstSequence, lastSequence: firstSequence + ackedBefore - 1n });
+  counted = 0n,
+): bigint => {
+  const lastSequence = firstSequence + ackedBefore - 1n;
+  const within = lostWithin(gaps, { firstSequence, lastSequence });
+  const others = lostWithin(gaps, { firstSequence: 0n, lastSequence: sequenceMax }) - within;
+  return within - lowest(within, highest(counted - others, 0n));
+};
 
 /**
  * Returns how many sequences of `gaps` no account states. Accounts of the earlier ids end with the sequences `stated`. The first account of

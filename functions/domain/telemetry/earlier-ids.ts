@@ -10,6 +10,7 @@ import {
   hasRefusedAccount,
   type LastAccount,
   readForAccount,
+  sumLostOfTime,
 } from "#functions/store/ingest/accounts.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
 import { highest } from "#kit/bigint.ts";
@@ -76,19 +77,18 @@ export const countEarlier = async (
   const isFirst = last === undefined || (last.number === 1n && read?.isStopped === true);
   if (read === undefined || !(isAcked || isFirst)) return none;
   if (ids.length === 0) return { ...none, isUnknown: isAcked };
-  const gaps = await findLostRanges(
-    tx,
-    read.hostId,
-    ids.map(({ queueId }) => queueId),
-  );
+  const queueIds = ids.map(({ queueId }) => queueId);
+  const gaps = await findLostRanges(tx, read.hostId, queueIds);
   if (gaps.length === 0 && !isAcked) return none;
   const earlier = await Promise.all(ids.map((id) => readEarlierId(tx, read, id)));
   const accounts = [last, ...earlier.map((id) => id.last)];
   const stated = accounts.map((account) => account?.lastSequence ?? 0n);
   const unstated = isFirst && gaps.length > 0 ? lostUnstated(gaps, read, stated) : 0n;
+  // A host whose account was not acknowledged under an earlier id states it again. That of a copy has another time or range.
+  const counted = gaps.length > 0 ? await sumLostOfTime(tx, read, queueIds) : 0n;
   return {
     ...decideEarlier(read, earlier, gaps),
-    lost: lostOfAckedBefore(gaps, read) + unstated,
+    lost: lostOfAckedBefore(gaps, read, counted) + unstated,
   };
 };
 

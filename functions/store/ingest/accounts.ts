@@ -3,7 +3,15 @@ import { ingestAccount } from "#drizzle/schema/account.ts";
 import { certificate, collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { ingestCursor } from "#drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow, hasRows, readOne, readRows, texts } from "../database/statements.ts";
+import {
+  arrayLiteral,
+  firstRow,
+  hasRows,
+  readOne,
+  readRows,
+  texts,
+  timestamptz,
+} from "../database/statements.ts";
 import { isQueue, type QueueName } from "./queues.ts";
 
 /** A row of `ingest_account`, as it is inserted. */
@@ -88,6 +96,29 @@ export const hasRefusedAccount = (tx: Executor, queue: QueueName): Promise<boole
       .where(and(ofQueue(queue), isNotNull(ingestAccount.refused)))
       .limit(1),
   );
+
+/** Returns how many sequences accounts of a host's queues have as lost that have the time and the range of `account`. */
+export const sumLostOfTime = async (
+  tx: Executor,
+  {
+    hostId,
+    fromMs,
+    toMs,
+    lastSequence,
+    accepted,
+  }: Pick<AccountInsert, "hostId" | "lastSequence" | "accepted"> & { fromMs: number; toMs: number },
+  queueIds: readonly Uint8Array[],
+): Promise<bigint> => {
+  const { lost } = await readOne(
+    tx,
+    { lost: BigInt },
+    sql`
+    select coalesce(sum(lost), 0) as lost from ingest_account
+    where host_id = ${hostId} and queue_id = any(${arrayLiteral(queueIds)}::bytea[]) and from_at = ${timestamptz(fromMs)}
+      and to_at = ${timestamptz(toMs)} and last_sequence = ${lastSequence}::bigint and accepted = ${accepted}::bigint`,
+  );
+  return lost;
+};
 
 /** Inserts an account. */
 export const insertAccount = async (tx: Executor, row: AccountInsert): Promise<void> => {
