@@ -13,8 +13,8 @@
  * - Frames of a session that is not the queue's are not adopted, except of an object that is newer than the state of the database, and of
  *   a session that its host names, up to what the host knows to be acknowledged: a restore may go unnoticed.
  * - They are also adopted of an object that continues a queue exactly, if the database does not know the queue's session, if the queue's host
- *   has left it and core reported the object's end as stored, or after a day. After a day that holds of each object that has more of the queue, and
- *   of one behind a hole.
+ *   has left it, or must as a copy, and core reported the object's end as stored, or after a day. After a day that holds of each object that has
+ *   more of the queue, and of one behind a hole.
  * - A queue is the session's of what was adopted last. Whoever continues another copy finds it forked, and loses nothing.
  * - An object is marked for deletion only when the cursors cover all that it has. One of which something is left stays until retention. What is
  *   adopted of an object before all of it can be is copied from it.

@@ -34,7 +34,7 @@ export interface QueueClaim extends QueueName {
   sentThrough: bigint;
   /** Through it, sequences are of earlier ids of the host's queue. */
   ackedBefore: bigint;
-  /** The host has left the queue, and so names the sessions of another one. */
+  /** The host has left the queue, and so names the sessions of another one; or it has to leave it, as a copy. */
   isLeft: boolean;
 }
 
@@ -64,9 +64,12 @@ export const placeQueues = async (
     const ackedThrough = ackedOf(own);
     const placed = { queue, cursor, held };
     const isAhead = queue.previousCursor > cursor;
+    const left = known.filter(({ isLeft }) => isLeft);
+    // A queue that was left may have become that session's by what was adopted before.
+    if (!isForeign(placed) && !isAhead)
+      return { ...placed, isFenced: false, ackedThrough: ackedOf([...own, ...left]) };
     if (!isRecent || ackedThrough > 0n || !isForeign(placed) || (isLong && isAhead))
       return { ...placed, isFenced: false, ackedThrough };
-    const left = known.filter(({ isLeft }) => isLeft);
     const mayTake = held === null || isLong || left.length > 0;
     const isNext = isLong ? !isAhead : queue.previousCursor === cursor;
     const isFenced = !(mayTake && isNext && queue.cursor > cursor);

@@ -190,7 +190,7 @@ export const createQueueOpener = <Tx>({
       const { isForked, row } = decision;
       if (isForked && isDisconnected()) throw new Problem("queue_forked");
       const leftLosses = leftLossesOf(open, leftRows);
-      if (recover) checkUnfound(missingOf(open, [decision.lost, ...leftLosses], leftRows), unfound);
+      if (recover) checkUnfound({ open, decision, leftLosses, leftRows }, unfound);
       const lostHere = await ownLossOf(tx, decision);
       if (isForked) await register.noteFork(tx, queueOf(open));
       else await store(tx, [{ ...decision, lostHere: lostHere && sequencesOf(lostHere) }], now);
@@ -212,7 +212,6 @@ export const createQueueOpener = <Tx>({
    * and lacks still: a restore may take back what a recovery found.
    */
   const openRecovered = async (open: Open, isDisconnected: () => boolean) => {
-    const claims = queueClaimsOf(open);
     const endsAt = clock.monotonic() + recoverMsMax;
     let unfound: string | undefined;
     let failure: unknown;
@@ -223,6 +222,7 @@ export const createQueueOpener = <Tx>({
         if (!(cause instanceof MustRecover)) throw cause;
         // A recovery that failed may have found enough before.
         if (failure !== undefined) throw failure;
+        const claims = queueClaimsOf(open, cause.isForked);
         const recovering = withTimeout(endsAt - clock.monotonic(), clock, recover?.(claims));
         const hasFound = await recovering.catch((why: unknown) => {
           failure =
@@ -313,8 +313,8 @@ const createLosses = <Tx>({
   return { ownPart, settleLeft, committed };
 };
 
-/** Returns what an Open states of its queue and of those that its host has left. */
-const queueClaimsOf = (open: Open): QueueClaim[] => {
+/** Returns what an Open states of its queue, which a copy has to leave next, and of those that its host has left. */
+const queueClaimsOf = (open: Open, isForked: boolean): QueueClaim[] => {
   const { hostId, queueId, ackedThrough, sentThrough = 0n, leftQueues } = open;
   const shared = { hostId, sessionIds: [open.sessionId, ...open.previousSessionIds] };
   return [
@@ -322,9 +322,9 @@ const queueClaimsOf = (open: Open): QueueClaim[] => {
       ...shared,
       queueId,
       ackedThrough,
-      sentThrough,
+      sentThrough: isForked ? ackedThrough : sentThrough,
       ackedBefore: ackedUnder(leftQueues),
-      isLeft: false,
+      isLeft: isForked,
     },
     ...leftQueues.map((left, index) => ({
       ...shared,
@@ -340,10 +340,12 @@ const queueClaimsOf = (open: Open): QueueClaim[] => {
 /** Rolls back an Open that would record a loss of what an object store may have. */
 class MustRecover extends Error {
   readonly missing: string;
+  readonly isForked: boolean;
 
-  constructor(missing: string) {
+  constructor(missing: string, { isForked }: { isForked: boolean }) {
     super("an object store may have what the database lacks");
     this.missing = missing;
+    this.isForked = isForked;
   }
 }
 
@@ -360,19 +362,28 @@ const leftLossesOf = (
   });
 
 /** Throws `MustRecover` if anything is missing that a recovery may find. */
-const checkUnfound = (missing: string, unfound: string | undefined): void => {
-  if (missing !== "" && missing !== unfound) throw new MustRecover(missing);
+const checkUnfound = (opening: Opening, unfound: string | undefined): void => {
+  const { isForked } = opening.decision;
+  const missing = missingOf(opening);
+  if (missing === "") return;
+  const named = isForked ? `${missing} of a copy` : missing;
+  if (named !== unfound) throw new MustRecover(named, { isForked });
 };
 
+interface Opening {
+  open: Open;
+  decision: Decision;
+  leftLosses: readonly (Loss | undefined)[];
+  leftRows: readonly (LockedCursor | null)[];
+}
+
 /** Names what is lost, and the left queues of which something was stored and that core does not have; empty if there is neither. */
-const missingOf = (
-  { leftQueues }: Open,
-  losses: readonly (Loss | undefined)[],
-  leftRows: readonly (LockedCursor | null)[],
-): string =>
+const missingOf = ({ open, decision, leftLosses, leftRows }: Opening): string =>
   [
-    ...losses.map((lost, index) => lost && `${index}: ${lost.from} to ${lost.through}`),
-    ...leftQueues.map(
+    ...[decision.lost, ...leftLosses].map(
+      (lost, index) => lost && `${index}: ${lost.from} to ${lost.through}`,
+    ),
+    ...open.leftQueues.map(
       ({ queueId, storedThrough }, index) =>
         storedThrough > 0n && !leftRows[index] && queueId.toHex(),
     ),

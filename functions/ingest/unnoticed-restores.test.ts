@@ -104,6 +104,41 @@ it("Q12: adopts what a host has left, as core had reported it, and lets no other
   expect(await send(core, "a", 6, 7, 1)).toMatchObject(forked);
 });
 
+it("Q12: adopts what a host that core takes for a copy knows to be acknowledged, before it records a loss", async () => {
+  const core = await forgetSession();
+  // The host has had too many sessions since to name that of the restored database.
+  const opened = await core.open(
+    create(OpenSchema, {
+      hostId: "a",
+      queueId,
+      sessionId: session(9),
+      previousSessionIds: [session(2)],
+      ackedThrough: 6n,
+      sentThrough: 6n,
+    }),
+  );
+  expect(opened).toMatchObject({ cursor: 6n });
+  expect(await stored()).toEqual(through("a", 6));
+  expect(await gaps()).toEqual([]);
+});
+
+it("Q12: adopts what a host has left also of objects in which other hosts have something that waits", async () => {
+  const core = await startCore();
+  for (const host of ["a", "b"]) {
+    await open(core, host, 0, 1);
+    await send(core, host, 0, 2, 1);
+  }
+  const restore = await dump({ isNoticed: false });
+  for (const host of ["a", "b"]) await open(core, host, 2, 2);
+  await send(core, "a", 2, 4, 2);
+  await Promise.all([send(core, "a", 4, 6, 2), send(core, "b", 2, 5, 2)]);
+  await restore();
+  await (await startCore()).adopter.recover([
+    claimOf("a", 6, { sessionIds: [session(9)], isLeft: true }),
+  ]);
+  expect(await stored()).toEqual([...through("a", 6), ...through("b", 2)]);
+});
+
 it("Q12: adopts nothing of a left queue that core had not reported", async () => {
   const core = await forgetSession();
   await core.adopter.recover([claimOf("a", 3, { sessionIds: [session(9)], isLeft: true })]);
