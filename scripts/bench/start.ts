@@ -1,23 +1,21 @@
-import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { bundlePrograms, collectorNodeFlags, programPaths } from "../bundle/bundle-programs.ts";
+import { execute } from "../execute.ts";
 import { createLabPki } from "../lab/ca/pki.ts";
 import { createTestCa } from "../lab/ca/test-pki.ts";
 import { labCoreEnvironment } from "../lab/core-environment.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
+import { openTemporaryFolder } from "../temporary-folder.ts";
 import { idleSources } from "./collector/collector-run.ts";
 import { type Bench, median, rounded } from "./support/bench.ts";
 import { issueBenchCredentials, writeCollector } from "./support/collector-files.ts";
 import { judgeGoals } from "./support/goals.ts";
 import { startProcess } from "./support/processes.ts";
 
-const execute = promisify(execFile);
 const runs = 7;
 
 /**
@@ -26,54 +24,51 @@ const runs = 7;
  * nothing.
  */
 export const startBench: Bench = async () => {
-  const folder = await mkdtemp(join(tmpdir(), "svc-bench-start-"));
+  await using temporary = await openTemporaryFolder("bench-start");
+  const folder = temporary.path;
   await using database = await openEmbeddedDatabase();
-  try {
-    const lab = await createLabPki({ dir: join(folder, "pki"), clock: systemClock });
-    const env = labCoreEnvironment({
-      databaseUrl: database.url,
-      pki: lab,
-      authTokenSecret: systemEntropy.bytes(32).toHex(),
-    });
-    const ca = await createTestCa();
-    const credentials = await issueBenchCredentials(ca, {
-      type: "url",
-      value: "https://fleet.test/d/host-1",
-    });
-    const config = await writeCollector(join(folder, "host"), {
-      tls: { ...credentials, ca: ca.pem },
-      endpoint: "core.example.net:8443",
-      sources: idleSources(folder),
-    });
-    await bundlePrograms();
-    const collector = [...collectorNodeFlags, programPaths["svc-collector"]];
-    const floor = await medianOf(() => secondsToEnd(["-e", "0"], {}));
-    const core = await medianOf(() => secondsToLine([programPaths["svc-server"]], env, "ready"));
-    const run = await medianOf(() =>
-      secondsToLine([...collector, "run", "--config", config], {}, "collector runs"),
-    );
-    const diag = await medianOf(() => secondsToEnd([...collector, "diag", "--config", config], {}));
-    const worker = await workerBytes(join(folder, "worker"));
-    const figures = { core_s: core, run_s: run, diag_s: diag, worker_kib: worker / 1024 };
-    const judged = judgeGoals("start", figures);
-    return {
-      figure: core,
-      unit: "s",
-      floor,
-      ratio: rounded(core / floor, 1),
-      ...judged,
-      details: {
-        core_ready_seconds: core,
-        collector_run_seconds: run,
-        collector_diag_seconds: diag,
-        worker_gzip_bytes: worker,
-        runs,
-        floor: "node -e 0",
-      },
-    };
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const lab = await createLabPki({ dir: join(folder, "pki"), clock: systemClock });
+  const env = labCoreEnvironment({
+    databaseUrl: database.url,
+    pki: lab,
+    authTokenSecret: systemEntropy.bytes(32).toHex(),
+  });
+  const ca = await createTestCa();
+  const credentials = await issueBenchCredentials(ca, {
+    type: "url",
+    value: "https://fleet.test/d/host-1",
+  });
+  const config = await writeCollector(join(folder, "host"), {
+    tls: { ...credentials, ca: ca.pem },
+    endpoint: "core.example.net:8443",
+    sources: idleSources(folder),
+  });
+  await bundlePrograms();
+  const collector = [...collectorNodeFlags, programPaths["svc-collector"]];
+  const floor = await medianOf(() => secondsToEnd(["-e", "0"], {}));
+  const core = await medianOf(() => secondsToLine([programPaths["svc-server"]], env, "ready"));
+  const run = await medianOf(() =>
+    secondsToLine([...collector, "run", "--config", config], {}, "collector runs"),
+  );
+  const diag = await medianOf(() => secondsToEnd([...collector, "diag", "--config", config], {}));
+  const worker = await workerBytes(join(folder, "worker"));
+  const figures = { core_s: core, run_s: run, diag_s: diag, worker_kib: worker / 1024 };
+  const judged = judgeGoals("start", figures);
+  return {
+    figure: core,
+    unit: "s",
+    floor,
+    ratio: rounded(core / floor, 1),
+    ...judged,
+    details: {
+      core_ready_seconds: core,
+      collector_run_seconds: run,
+      collector_diag_seconds: diag,
+      worker_gzip_bytes: worker,
+      runs,
+      floor: "node -e 0",
+    },
+  };
 };
 
 /** One run before warms the compile caches and the migrated database up. */

@@ -1,8 +1,8 @@
-import { execFile } from "node:child_process";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
+import { execute } from "../execute.ts";
 import { root } from "../repository-files.ts";
 import { buildFolder, filesBelow } from "./build-folder.ts";
 
@@ -32,7 +32,7 @@ export const bundleUi = (): Promise<void> =>
 const build = async (outDir: string): Promise<void> => {
   const vite = join(root, "node_modules/vite/bin/vite.js");
   const env = { ...process.env, NODE_ENV: "production" };
-  await promisify(execFile)(process.execPath, [vite, "build", "--outDir", outDir], {
+  await execute(process.execPath, [vite, "build", "--outDir", outDir], {
     cwd: root,
     env,
     timeout: 300_000,

@@ -1,8 +1,7 @@
-import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { programPaths } from "../bundle/bundle-programs.ts";
+import { execute } from "../execute.ts";
 import { readReceiptKeys, type SendChat, startConversation } from "../lab/chat-client.ts";
 import type { LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
@@ -68,5 +67,3 @@ export const checkChat = async (
     ok: answered === row?.hosts && verified.ok && !tampered.ok && tampered.fault?.seq === seq,
   };
 };
-
-const execute = promisify(execFile);

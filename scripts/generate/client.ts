@@ -1,8 +1,6 @@
-import { execFile } from "node:child_process";
 import { resolve } from "node:path";
-import { promisify } from "node:util";
 
-const execute = promisify(execFile);
+import { execute } from "../execute.ts";
 
 /** The client is a package of its own, because its generator needs a TypeScript with a JavaScript API. */
 const folder = "client";

@@ -1,10 +1,9 @@
-import { execFile } from "node:child_process";
 import { mkdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import type { Browser } from "playwright-core";
+import { execute } from "../execute.ts";
 import { oneAtATime } from "../one-at-a-time.ts";
 
 /** This user's: the package takes what it finds in the folder for temporary files, whoever owns it, and also while it is still unpacked. */
@@ -19,7 +18,7 @@ const unpackBrowser = async (): Promise<{
 }> => {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const { stdout } = await oneAtATime(join(folder, "lock"), () =>
-    promisify(execFile)(process.execPath, [unpacking], {
+    execute(process.execPath, [unpacking], {
       // Unpack what a bare Amazon Linux 2023 lacks, which is what a bare Debian lacks.
       env: { ...process.env, TMPDIR: folder, AWS_LAMBDA_JS_RUNTIME: "nodejs22.x" },
     }),

@@ -1,8 +1,6 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { type Clock, systemClock } from "#kit/clock.ts";
 import { type Entropy, systemEntropy } from "#kit/entropy.ts";
+import { openTemporaryFolder } from "../temporary-folder.ts";
 
 /** The dependencies that a command passes to every part that it starts. */
 export interface LabContext {
@@ -39,11 +37,11 @@ export const withLab = async <Result>(
       if (!stop.signal.aborted) progress("stopping");
       stop.abort(new Interrupted(`stopped by ${signal}`));
     });
-  const dir = await mkdtemp(join(tmpdir(), `svc-${name}-`));
+  const { path: dir, remove } = await openTemporaryFolder(name);
   await using cleanup = new AsyncDisposableStack();
   cleanup.defer(async () => {
     if (keep) progress(`kept: ${dir}`);
-    else await rm(dir, { recursive: true, force: true });
+    else await remove();
   });
   const context: LabContext = {
     dir,

@@ -1,12 +1,12 @@
 import { type ChildProcess, type SpawnOptionsWithStdioTuple, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { openTemporaryFolder } from "../temporary-folder.ts";
 import { issueClient } from "./ca/issue-client.ts";
 import { createLabPki, type LabPki } from "./ca/pki.ts";
 import { labCoreEnvironment } from "./core-environment.ts";
@@ -42,8 +42,8 @@ export const prepareIngestCore = async (
     program = main,
   }: { ingestPort?: number; env?: Readonly<Record<string, string>>; program?: string } = {},
 ): Promise<IngestCore> => {
-  const dir = await mkdtemp(join(tmpdir(), "svc-core-"));
-  const lab = join(dir, "lab");
+  const { path, remove } = await openTemporaryFolder("core");
+  const lab = join(path, "lab");
   const pki = await createLabPki({ dir: lab, clock: systemClock });
   const authTokenSecret = systemEntropy.bytes(32).toHex();
   const env = {
@@ -82,6 +82,6 @@ export const prepareIngestCore = async (
       const { certFile, keyFile } = await issueClient(options);
       return { cert: await readFile(certFile, "utf8"), key: await readFile(keyFile, "utf8") };
     },
-    remove: () => rm(dir, { recursive: true }),
+    remove,
   };
 };

@@ -2,10 +2,10 @@
  * `node scripts/licenses/main.ts DIR svc-server …`: writes the license texts of the packages in each program and of Node to `DIR/<program>`,
  * for the images, which contain both.
  */
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { bundleProgram, type ProgramName, programEntries } from "../bundle/bundle-programs.ts";
+import { openTemporaryFolder } from "../temporary-folder.ts";
 import { printNotices } from "./licenses.ts";
 import { nodePackages, programPackages } from "./program-packages.ts";
 
@@ -16,12 +16,11 @@ if (folder === undefined || names.length === 0 || !names.every(isProgram)) {
   process.exit(2);
 }
 await mkdir(folder, { recursive: true });
-const scratch = await mkdtemp(join(tmpdir(), "notices-"));
+await using scratch = await openTemporaryFolder("notices");
 for (const name of names) {
   const packages = await programPackages(
     name,
-    await bundleProgram(programEntries[name], join(scratch, name)),
+    await bundleProgram(programEntries[name], join(scratch.path, name)),
   );
   await writeFile(join(folder, name), printNotices([...packages, ...(await nodePackages())]));
 }
-await rm(scratch, { recursive: true });

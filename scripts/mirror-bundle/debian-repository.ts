@@ -1,12 +1,13 @@
-import { execFile, execFileSync } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
+import { execute } from "../execute.ts";
 import type { ReleaseManifest } from "../release-manifest/release-manifest.ts";
 import { repositoryFolder } from "../release-manifest/verify-bundle.ts";
+import { openTemporaryFolder } from "../temporary-folder.ts";
 
 /** The public key of the repository, in the bundle: apt's `signed-by`. */
 const keyringFile = "collector-fleet.gpg";
@@ -71,13 +72,11 @@ export const signDebianRepository = async (
   key: string | undefined,
 ): Promise<void> => {
   // In the path of a socket, which is limited.
-  const home = await mkdtemp(join(tmpdir(), "gpg-"));
-  await chmod(home, 0o700);
-  const run = promisify(execFile);
+  await using home = await openTemporaryFolder("gpg");
   const gpg = (...args: string[]) =>
-    run("gpg", [
+    execute("gpg", [
       "--homedir",
-      home,
+      home.path,
       "--batch",
       "--yes",
       "--quiet",
@@ -103,7 +102,6 @@ export const signDebianRepository = async (
     await gpg("--output", `${release}.gpg`, "--armor", "--detach-sign", release);
     await gpg("--output", join(folder, keyringFile), "--export");
   } finally {
-    await run("gpgconf", ["--homedir", home, "--kill", "all"]).catch(() => undefined);
-    await rm(home, { recursive: true, force: true });
+    await execute("gpgconf", ["--homedir", home.path, "--kill", "all"]).catch(() => undefined);
   }
 };

@@ -1,9 +1,8 @@
-import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdtemp, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import packageJson from "#package.json" with { type: "json" };
+import { execute } from "../execute.ts";
 import { readIntegrities } from "../licenses/shipped-packages.ts";
 import { root } from "../repository-files.ts";
 
@@ -37,10 +36,9 @@ export const nodeOf = async (platform: PackagePlatform): Promise<string> => {
 };
 
 const fetchPackage = async (name: string, version: string, folder: string): Promise<void> => {
-  const run = promisify(execFile);
   const work = await mkdtemp(join(root, "node_modules/.fetch-"));
   try {
-    await run("npm", ["pack", `${name}@${version}`, "--silent", "--pack-destination", work], {
+    await execute("npm", ["pack", `${name}@${version}`, "--silent", "--pack-destination", work], {
       cwd: work,
     });
     const tarball = join(work, `${name}-${version}.tgz`);
@@ -50,7 +48,7 @@ const fetchPackage = async (name: string, version: string, folder: string): Prom
     const expected = (await readIntegrities(root)).get(`${name}@${version}`);
     if (expected !== `sha512-${digest}`)
       throw new Error(`${name}@${version} is not the package of bun.lock`);
-    await run("tar", [
+    await execute("tar", [
       "-xzf",
       tarball,
       "-C",

@@ -3,21 +3,18 @@
  * each server (0.1 s instead of 0.5 s). Both are in a cache directory that only its owner may write. Each appears there by one rename,
  * so that two programs may prepare it at once.
  */
-import { execFile } from "node:child_process";
 import { chownSync, existsSync } from "node:fs";
 import { lstat, mkdir, mkdtemp, readFile, rename, rm, stat, symlink } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
-import { promisify } from "node:util";
+import { execute } from "../execute.ts";
 
 /** The unprivileged account that runs the server when this process is root. */
 export interface Owner {
   uid: number;
   gid: number;
 }
-
-const execute = promisify(execFile);
 
 /** Runs a program to its end, as `owner` if given. Returns its standard output; throws with its standard error when it fails. */
 export const run = async (file: string, args: readonly string[], owner?: Owner): Promise<string> =>

@@ -1,7 +1,5 @@
-import { execFile } from "node:child_process";
 import { copyFile, mkdir, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { promisify } from "node:util";
 import { filesBelow } from "../bundle/build-folder.ts";
 import {
   bundleProgram,
@@ -11,6 +9,7 @@ import {
 } from "../bundle/bundle-programs.ts";
 import { bundleUi, uiPath } from "../bundle/bundle-ui.ts";
 import { type PackedFile, packTarball } from "../bundle/pack-tarball.ts";
+import { execute } from "../execute.ts";
 import { printNotices } from "../licenses/licenses.ts";
 import { programPackages } from "../licenses/program-packages.ts";
 import type { ShippedPackage } from "../licenses/shipped-packages.ts";
@@ -101,7 +100,6 @@ const packCollector = async (
 /** The package that `npm pack` would make of the client, with sorted files and the time of the commit. */
 const packClient = async (release: ReleaseBuild): Promise<BuiltArtifact> => {
   const folder = join(root, "client");
-  const execute = promisify(execFile);
   await execute("bun", ["install", "--frozen-lockfile", "--silent"], { cwd: folder });
   await rm(join(folder, "dist"), { recursive: true, force: true });
   await execute(process.execPath, ["node_modules/typescript/bin/tsc", "-p", "."], { cwd: folder });

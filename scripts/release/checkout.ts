@@ -1,8 +1,7 @@
 import { execFileSync } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { git, root } from "../repository-files.ts";
+import { openTemporaryFolder } from "../temporary-folder.ts";
 
 /**
  * Runs `task` in a new clone of `commit` whose packages were installed from bun.lock with an empty cache, below a folder of its own that
@@ -13,25 +12,21 @@ export const inCleanCheckout = async <T>(
   environment: NodeJS.ProcessEnv,
   task: (run: (command: string, ...args: string[]) => void) => Promise<T>,
 ): Promise<T> => {
-  const folder = await mkdtemp(join(tmpdir(), "svc-release-"));
-  const checkout = join(folder, "checkout");
+  await using folder = await openTemporaryFolder("release");
+  const checkout = join(folder.path, "checkout");
   const bin = join(checkout, "node_modules/.bin");
   const env = {
     ...process.env,
     PATH: `${bin}:${process.env.PATH}`,
-    BUN_INSTALL_CACHE_DIR: join(folder, "cache"),
+    BUN_INSTALL_CACHE_DIR: join(folder.path, "cache"),
     NODE_ENV: "production",
     ...environment,
   };
   const run = (command: string, ...args: string[]) =>
     // stdout is for the result of the whole.
     void execFileSync(command, args, { cwd: checkout, env, stdio: ["ignore", 2, 2] });
-  try {
-    git("clone", "--quiet", "--no-checkout", root, checkout);
-    run("git", "checkout", "--quiet", "--detach", commit);
-    run("sh", "scripts/setup.sh");
-    return await task(run);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+  git("clone", "--quiet", "--no-checkout", root, checkout);
+  run("git", "checkout", "--quiet", "--detach", commit);
+  run("sh", "scripts/setup.sh");
+  return await task(run);
 };

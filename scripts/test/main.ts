@@ -3,10 +3,10 @@
  * `N passed, N failed`; the one before counts what was skipped. With `--slow` also the long forms of loops and of packages. Other arguments
  * go to vitest (`bun run test functions/v1`). Exit code 1 when a test failed or none ran.
  */
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { stripVTControlCharacters } from "node:util";
+import { openTemporaryFolder } from "../temporary-folder.ts";
 import { readProgress } from "./results.ts";
 import { runWatched } from "./watched-process.ts";
 
@@ -43,8 +43,8 @@ const runFiles = async (
   isShown: boolean,
   filters: readonly string[],
 ) => {
-  const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
-  const results = join(folder, "results.jsonl");
+  await using folder = await openTemporaryFolder("test");
+  const results = join(folder.path, "results.jsonl");
   await writeFile(results, "");
   const reporters = ["default", join(import.meta.dirname, "results.ts")].map(
     (name) => `--reporter=${name}`,
@@ -57,7 +57,6 @@ const runFiles = async (
     silenceMs,
   });
   const progress = readProgress(await readFile(results, "utf8"));
-  await rm(folder, { recursive: true });
   return { ...ended, ...progress };
 };
 

@@ -1,11 +1,9 @@
-import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import type { SchemaHistory } from "#functions/node/read-migrations.ts";
+import { execute } from "../execute.ts";
 import { historyFile, readSchema, recordedFiles } from "../generate/migration-history.ts";
 
-const execute = promisify(execFile);
 const journalFile = "drizzle/migrations/meta/_journal.json";
 
 const git = async (cwd: string, ...args: string[]): Promise<string> =>

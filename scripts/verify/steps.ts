@@ -1,12 +1,11 @@
-import { execFile } from "node:child_process";
-import { cp, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { cp, readdir, readFile, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
-import { promisify } from "node:util";
 import { checkDocuments } from "../docs-check/check-documents.ts";
+import { execute } from "../execute.ts";
 import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
 import { readReliability } from "../reliability/cases.ts";
+import { openTemporaryFolder } from "../temporary-folder.ts";
 import { additionFaults } from "./additive-migrations.ts";
 import { violationsOf } from "./architecture.ts";
 import budgets from "./budgets.json" with { type: "json" };
@@ -32,8 +31,6 @@ export interface VerifyStep {
   remedy: string;
   check(): Promise<VerifyResult>;
 }
-
-const execute = promisify(execFile);
 
 /** Runs a program; its output is the fault when it fails. */
 const program = async (path: string, ...args: string[]): Promise<VerifyResult> => {
@@ -68,34 +65,23 @@ const artifacts = once(renderArtifacts);
 const resultOf = (faults: readonly string[]): VerifyResult =>
   faults.length > 0 ? { fault: faults.join("\n") } : {};
 
-const inTemporaryFolder = async (
-  task: (folder: string) => Promise<VerifyResult>,
-): Promise<VerifyResult> => {
-  const folder = await mkdtemp(join(tmpdir(), "svc-verify-"));
-  try {
-    return await task(folder);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-};
-
 const compareFolders = (expected: string, committed: string): Promise<VerifyResult> =>
   program("diff", "--recursive", "--brief", expected, committed);
 
-const generatedProtocol = () =>
-  inTemporaryFolder(async (folder) => {
-    const generated = await tool("buf", "generate", "-o", folder);
-    if (generated.fault !== undefined) return generated;
-    for (const { path, text } of await artifacts())
-      if (path.startsWith("proto/gen/")) await writeFile(join(folder, path), text);
-    return compareFolders(join(folder, "proto/gen"), "proto/gen");
-  });
+const generatedProtocol = async () => {
+  await using folder = await openTemporaryFolder("verify");
+  const generated = await tool("buf", "generate", "-o", folder.path);
+  if (generated.fault !== undefined) return generated;
+  for (const { path, text } of await artifacts())
+    if (path.startsWith("proto/gen/")) await writeFile(join(folder.path, path), text);
+  return await compareFolders(join(folder.path, "proto/gen"), "proto/gen");
+};
 
-const generatedClient = () =>
-  inTemporaryFolder(async (folder) => {
-    await generateClient(folder);
-    return compareFolders(folder, "client/gen");
-  });
+const generatedClient = async () => {
+  await using folder = await openTemporaryFolder("verify");
+  await generateClient(folder.path);
+  return await compareFolders(folder.path, "client/gen");
+};
 
 const generatedDocuments = async () => {
   const faults = (await artifacts()).map(async ({ path, text }) => {
@@ -107,29 +93,30 @@ const generatedDocuments = async () => {
   return resultOf((await Promise.all(faults)).flat());
 };
 
-const migrations = () =>
-  inTemporaryFolder(async (folder) => {
-    await cp("drizzle/migrations", folder, { recursive: true });
-    const before = await readdir(folder);
-    // drizzle-kit accepts a relative folder only.
-    const out = relative(process.cwd(), folder);
-    const generate = [
-      "generate",
-      "--dialect=postgresql",
-      "--schema=./drizzle/schema/index.ts",
-      `--out=${out}`,
-    ];
-    const generated = await tool("drizzle-kit", ...generate);
-    if (generated.fault !== undefined) return generated;
-    const added = (await readdir(folder)).filter(
-      (name) => name.endsWith(".sql") && !before.includes(name),
-    );
-    const faults = added.map(
-      async (name) =>
-        `the schema is ahead of the migrations by ${name}:\n${await readFile(join(folder, name), "utf8")}`,
-    );
-    return resultOf(await Promise.all(faults));
-  });
+const migrations = async () => {
+  await using temporary = await openTemporaryFolder("verify");
+  const folder = temporary.path;
+  await cp("drizzle/migrations", folder, { recursive: true });
+  const before = await readdir(folder);
+  // drizzle-kit accepts a relative folder only.
+  const out = relative(process.cwd(), folder);
+  const generate = [
+    "generate",
+    "--dialect=postgresql",
+    "--schema=./drizzle/schema/index.ts",
+    `--out=${out}`,
+  ];
+  const generated = await tool("drizzle-kit", ...generate);
+  if (generated.fault !== undefined) return generated;
+  const added = (await readdir(folder)).filter(
+    (name) => name.endsWith(".sql") && !before.includes(name),
+  );
+  const faults = added.map(
+    async (name) =>
+      `the schema is ahead of the migrations by ${name}:\n${await readFile(join(folder, name), "utf8")}`,
+  );
+  return resultOf(await Promise.all(faults));
+};
 
 const landedMigrations = async (): Promise<VerifyResult> => {
   const revisions = await landedRevisions();

@@ -1,13 +1,13 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, open, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { collectorNodeFlags, programPaths } from "#scripts/bundle/bundle-programs.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { type BenchCredentials, writeCollector } from "../support/collector-files.ts";
 import {
   type BenchProcess,
@@ -22,12 +22,8 @@ import { exportSpans } from "./span-exporter.ts";
 export const withFolder = async <Result>(
   use: (folder: string) => Promise<Result>,
 ): Promise<Result> => {
-  const folder = await mkdtemp(join(tmpdir(), "bench-collector-"));
-  try {
-    return await use(folder);
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  await using folder = await openTemporaryFolder("collector");
+  return await use(folder.path);
 };
 
 /** The server that collectors forward to; see sink.ts. */
@@ -102,12 +98,8 @@ export const withCollector = <Result>(
   use: (collector: BenchProcess) => Promise<Result>,
 ): Promise<Result> =>
   withFolder(async (folder) => {
-    const collector = await startCollector(folder, sink, sources);
-    try {
-      return await use(collector);
-    } finally {
-      await collector.stop();
-    }
+    await using collector = await startCollector(folder, sink, sources);
+    return await use(collector);
   });
 
 /** Sends spans to an agent for some seconds, until the sink has them; returns how many requests it accepted and refused, and what they cost. */

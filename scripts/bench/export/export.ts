@@ -1,6 +1,3 @@
-import { mkdtempDisposable } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Agent, request } from "undici";
 import { encodeRequest } from "#functions/export/export-requests.ts";
@@ -27,6 +24,7 @@ import {
   openEmbeddedDatabase,
 } from "#scripts/postgres/embedded-database.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { type Bench, median, rounded } from "../support/bench.ts";
 import { createCorpus, describeCorpus } from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";
@@ -45,7 +43,7 @@ export const exportBench: Bench = async (args) => {
   const defaults = { backlog: 600_000, arrival: 2_000, pairs: 3, seconds: 4, store: "postgres" };
   const options = readCommandOptions(defaults, args);
   const { backlog, arrival, pairs, seconds } = options;
-  await using folder = await mkdtempDisposable(join(tmpdir(), "bench-export-"));
+  await using folder = await openTemporaryFolder("bench-export");
   await bundlePrograms(undefined, ["svc-server"]);
   const lines = await createCorpus({ mix: "lines" });
   await using database = await openEmbeddedDatabase();

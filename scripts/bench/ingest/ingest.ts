@@ -1,10 +1,8 @@
-import { mkdtempDisposable } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { mapValues } from "#kit/map-values.ts";
 import { describeSamples } from "#scripts/lab/quantile.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { type Bench, type BenchFigures, rounded } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import {
@@ -60,7 +58,7 @@ export const ingestBench: Bench = async (args) => {
     framesInFlight,
     store,
   };
-  await using folder = await mkdtempDisposable(join(tmpdir(), "bench-objects-"));
+  await using folder = await openTemporaryFolder("bench-ingest");
   const location = store === "directory" ? `directory:${folder.path}` : store;
   const { SVC_INGEST_STORE_CREDENTIALS = "" } = process.env;
   const env = { SVC_INGEST_STORE: location, SVC_INGEST_STORE_CREDENTIALS };

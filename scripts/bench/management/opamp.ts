@@ -1,7 +1,5 @@
 import { once } from "node:events";
 import { existsSync, readFileSync, rmSync } from "node:fs";
-import { mkdtempDisposable } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -11,6 +9,7 @@ import { systemEntropy } from "#kit/entropy.ts";
 import { type AgentToServer, AgentToServerSchema } from "#proto/gen/opamp/v1/opamp_pb.js";
 import { quantile } from "#scripts/lab/quantile.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import { type Bench, rounded, runAll, runAtRate } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
@@ -38,7 +37,7 @@ interface Server {
 export const opampBench: Bench = async (args) => {
   const { hosts: count, rounds } = readCommandOptions({ hosts: 500, rounds: 100 }, args);
   if (rounds > roundsMax) throw new Error(`core accepts at most ${roundsMax} rounds`);
-  await using files = await mkdtempDisposable(join(tmpdir(), "svc-bench-"));
+  await using files = await openTemporaryFolder("bench-opamp");
   const probed = probedEnvironment(join(files.path, "memory"));
   const required = { SVC_INGEST_REQUIRE_ENROLLMENT: "true" };
   await using core = await startBenchCore({ env: { ...required, ...probed } });

@@ -1,13 +1,10 @@
-import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdir, rename, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
-import { promisify } from "node:util";
+import { execute } from "#scripts/execute.ts";
 import { oneAtATime } from "#scripts/one-at-a-time.ts";
 import { opampServerSource } from "./opamp-server.ts";
-
-const execute = promisify(execFile);
 
 /** A program of another project that we compare with. */
 export type PeerName = "otelcol" | "telegraf" | "step-ca" | "opamp-server";

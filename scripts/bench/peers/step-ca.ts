@@ -1,10 +1,9 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { findPorts } from "#scripts/ports.ts";
 import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { libpqKeywords } from "../ingest/libpq-keywords.ts";
 import { writeFiles } from "../support/collector-files.ts";
 import { cpuSecondsOf, memoryOf, startProgram } from "../support/processes.ts";
@@ -29,8 +28,7 @@ export const startStepCa = async (
   store: "badger" | "postgres",
 ): Promise<StepCa> => {
   const resources = new AsyncDisposableStack();
-  const folder = await mkdtemp(join(tmpdir(), "bench-step-ca-"));
-  resources.defer(() => rm(folder, { recursive: true }));
+  const { path: folder } = resources.use(await openTemporaryFolder("step-ca"));
   const database = store === "postgres" ? resources.use(await openEmbeddedDatabase()) : undefined;
   const root = await createTestCa({ name: "Bench root" });
   const issuing = await createTestCa({ name: "Bench issuing", issuer: root, serialNumber: "02" });

@@ -1,10 +1,9 @@
-import { execFile } from "node:child_process";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
+import { execute } from "#scripts/execute.ts";
 import { awaitPeople } from "../await-people.ts";
 import { withSources } from "../enroll-collector.ts";
 import { createOperatorApi, createPolicyWithToken } from "../operator-api.ts";
@@ -28,7 +27,7 @@ export const enroll = async (): Promise<void> => {
   const policy = { name: "lab hosts", allowed_identity_prefixes: [identityPrefix] };
   const { token } = await createPolicyWithToken(api, policy, { ttl_seconds: 600, max_uses: 1 });
   await writeFile(tokenFile, token, { mode: 0o600 });
-  await promisify(execFile)(process.execPath, [
+  await execute(process.execPath, [
     "/opt/svc/dist/svc-collector/main.mjs",
     "enroll",
     "--core",
