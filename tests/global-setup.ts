@@ -16,7 +16,7 @@ const bundled = ["svc-server", "svc-web", "svc-collector", "svc-admin"] as const
  * at the end of the run.
  */
 export default async (project: TestProject) => {
-  await bundlePrograms(undefined, bundled);
+  await bundlePrograms(bundled);
   // The workers inherit it.
   process.env.SVC_TEST_BUNDLES = JSON.stringify(
     Object.fromEntries(bundled.map((name) => [programEntries[name], programPaths[name]])),

@@ -55,8 +55,8 @@ const buildInputs = [
  * two programs.
  */
 export const bundlePrograms = async (
-  signal?: AbortSignal,
   names: readonly ProgramName[] = programNames,
+  signal?: AbortSignal,
 ): Promise<void> => {
   await mkdir(dist, { recursive: true });
   await replaceFile(join(dist, "COMMIT"), readHeadCommit());

@@ -13,6 +13,6 @@ if (unknown.length > 0) {
 }
 const names = args.length === 0 ? programNames : programNames.filter((name) => args.includes(name));
 const withUi = names.includes("svc-web");
-await Promise.all([bundlePrograms(undefined, names), withUi ? bundleUi() : undefined]);
+await Promise.all([bundlePrograms(names), withUi ? bundleUi() : undefined]);
 for (const name of names) process.stdout.write(`${name}: ${programPaths[name]}\n`);
 if (withUi) process.stdout.write(`ui: ${uiPath}\n`);

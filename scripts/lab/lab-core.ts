@@ -39,7 +39,7 @@ export const startLabCore = async (
   const { dir, clock, entropy, signal, abort, progress } = context;
   signal.throwIfAborted();
   progress("bundling the programs; starting PostgreSQL with fsync and a lab CA");
-  const bundled = bundlePrograms(signal);
+  const bundled = bundlePrograms(undefined, signal);
   // Awaited below, where a failure counts.
   bundled.catch(() => undefined);
   const postgres = await startEmbeddedPostgres();

@@ -168,7 +168,8 @@ export const pollOpamp = async (
   return answer;
 };
 
-const attributesOf = (values: Readonly<Record<string, string>>) =>
+/** Returns attributes whose values are texts. */
+export const attributesOf = (values: Readonly<Record<string, string>>) =>
   Object.entries(values).map(([key, value]) => ({
     key,
     value: { value: { case: "stringValue" as const, value } },

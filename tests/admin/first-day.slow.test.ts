@@ -31,7 +31,7 @@ let browser: Browser;
 beforeAll(async () => {
   [browser] = await Promise.all([
     launchBrowser(),
-    bundlePrograms(undefined, ["svc-server", "svc-web", "svc-collector", "svc-admin"]),
+    bundlePrograms(["svc-server", "svc-web", "svc-collector", "svc-admin"]),
     bundleUi(),
   ]);
   symlinkSync(join(root, "dist"), join(dir, "dist"));

@@ -2,7 +2,7 @@
  * The far end of the export bench, as a process of its own: accepts every OTLP/HTTP request and keeps nothing. Logs `ready` with its port.
  */
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { listenOnLoopback } from "#scripts/ports.ts";
 
 const server = createServer((request, response) => {
   request.resume();
@@ -10,6 +10,4 @@ const server = createServer((request, response) => {
     response.writeHead(200, { "content-type": "application/x-protobuf" }).end(),
   );
 });
-server.listen(0, "127.0.0.1", () => {
-  console.log(JSON.stringify({ msg: "ready", port: (server.address() as AddressInfo).port }));
-});
+console.log(JSON.stringify({ msg: "ready", port: await listenOnLoopback(server) }));

@@ -18,6 +18,7 @@ import { noteStore } from "#functions/store/ingest/objects.ts";
 import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { mapValues } from "#kit/map-values.ts";
 import { bundlePrograms, programPaths } from "#scripts/bundle/bundle-programs.ts";
 import {
   type EmbeddedDatabase,
@@ -28,7 +29,13 @@ import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { type Bench, median, rounded } from "../support/bench.ts";
 import { createCorpus, describeCorpus } from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { type BenchProcess, cpuSecondsOf, memoryOf, startProcess } from "../support/processes.ts";
+import {
+  type BenchProcess,
+  cpuSecondsOf,
+  memoryOf,
+  startMeter,
+  startProcess,
+} from "../support/processes.ts";
 import { createExportLoad, type ExportLoad, type LoadFigures } from "./export-load.ts";
 
 const sinkProgram = fileURLToPath(new URL("./export-sink.ts", import.meta.url));
@@ -44,7 +51,7 @@ export const exportBench: Bench = async (args) => {
   const options = readCommandOptions(defaults, args);
   const { backlog, arrival, pairs, seconds } = options;
   await using folder = await openTemporaryFolder("bench-export");
-  await bundlePrograms(undefined, ["svc-server"]);
+  await bundlePrograms(["svc-server"]);
   const lines = await createCorpus({ mix: "lines" });
   await using database = await openEmbeddedDatabase();
   const sink = await startProcess([sinkProgram], "ready");
@@ -200,8 +207,10 @@ const exportedOf = async ({ sql }: EmbeddedDatabase): Promise<number> => {
 const measureCatchUp = async (target: Target & { backlog: number }) => {
   const { database, load, arrival } = target;
   const exporter = await startExport(target);
-  const startedAt = performance.now();
-  const cpu = [cpuSecondsOf(exporter.pid), cpuSecondsOf(database.pid)] as const;
+  const meter = startMeter(() => ({
+    exporter: cpuSecondsOf(exporter.pid),
+    store_with_arrival: cpuSecondsOf(database.pid),
+  }));
   let isBehind = true;
   const arriving = (async () => {
     while (isBehind) await load.paced(arrival, 0.5);
@@ -211,15 +220,10 @@ const measureCatchUp = async (target: Target & { backlog: number }) => {
     await systemClock.sleep(50);
     exported = await exportedOf(database);
   }
-  const elapsed = (performance.now() - startedAt) / 1000;
-  const perEnvelope = (from: number, pid: number) =>
-    rounded(((cpuSecondsOf(pid) - from) * 1e6) / exported, 1);
+  const { cpu, seconds } = meter();
   const figures = {
-    rate: exported / elapsed,
-    cpu_us_each: {
-      exporter: perEnvelope(cpu[0], exporter.pid),
-      store_with_arrival: perEnvelope(cpu[1], database.pid),
-    },
+    rate: exported / seconds,
+    cpu_us_each: mapValues(cpu, (used) => rounded((used * 1e6) / exported, 1)),
     exporter_rss_mb: memoryOf(exporter.pid).peakMb,
   };
   isBehind = false;
@@ -231,16 +235,16 @@ const measureCatchUp = async (target: Target & { backlog: number }) => {
 /** Commits with and without an export that keeps up, in alternating pairs; returns medians. */
 const measureCost = async (target: Target & { pairs: number; seconds: number }) => {
   const { database, load, arrival, pairs, seconds } = target;
-  const runs: Record<"alone" | "exporting" | "unpacedAlone" | "unpacedExporting", LoadFigures[]> = {
-    alone: [],
-    exporting: [],
-    unpacedAlone: [],
-    unpacedExporting: [],
+  const runs = {
+    alone: [] as LoadFigures[],
+    exporting: [] as LoadFigures[],
+    saturated_alone: [] as LoadFigures[],
+    saturated_exporting: [] as LoadFigures[],
   };
   await load.paced(arrival, 1);
   for (let pair = 0; pair < pairs; pair++) {
     runs.alone.push(await load.paced(arrival, seconds));
-    runs.unpacedAlone.push(await load.unpaced(2));
+    runs.saturated_alone.push(await load.unpaced(2));
     const exporter = await startExport(target);
     // Until it has exported what was stored before it started.
     let last = -1;
@@ -249,18 +253,12 @@ const measureCost = async (target: Target & { pairs: number; seconds: number }) 
       await systemClock.sleep(1_000);
     }
     runs.exporting.push(await load.paced(arrival, seconds));
-    runs.unpacedExporting.push(await load.unpaced(2));
+    runs.saturated_exporting.push(await load.unpaced(2));
     await exporter.stop();
   }
-  const middle = (figures: readonly LoadFigures[]) => ({
+  return mapValues(runs, (figures) => ({
     rate: rounded(median(figures.map(({ rate }) => rate))),
     ack_p50_ms: rounded(median(figures.map(({ p50 }) => p50)), 1),
     ack_p99_ms: rounded(median(figures.map(({ p99 }) => p99)), 1),
-  });
-  return {
-    alone: middle(runs.alone),
-    exporting: middle(runs.exporting),
-    saturated_alone: middle(runs.unpacedAlone),
-    saturated_exporting: middle(runs.unpacedExporting),
-  };
+  }));
 };

@@ -5,13 +5,7 @@ import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { type Bench, type BenchFigures, rounded } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
-import {
-  type CorpusMix,
-  type CorpusRecord,
-  createCorpus,
-  describeCorpus,
-  readMix,
-} from "../support/corpus/corpus.ts";
+import { createCorpus, describeCorpus, readMix } from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import { type WarmFloor, warmFloor } from "../support/warm-floor.ts";
@@ -30,6 +24,16 @@ import { openStreams } from "./ingest-sender.ts";
  * several hosts.
  */
 export const ingestBench: Bench = async (args) => {
+  const load = await readLoad(args);
+  await using folder = await openTemporaryFolder("bench-ingest");
+  const location = load.store === "directory" ? `directory:${folder.path}` : load.store;
+  const { SVC_INGEST_STORE_CREDENTIALS = "" } = process.env;
+  const env = { SVC_INGEST_STORE: location, SVC_INGEST_STORE_CREDENTIALS };
+  await using core = await startBenchCore({ env });
+  return await (load.streams > 256 ? idleStreams(core, load) : throughput(core, load));
+};
+
+const readLoad = async (args: readonly string[]) => {
   const defaults = {
     seconds: 60,
     streams: 1,
@@ -38,45 +42,20 @@ export const ingestBench: Bench = async (args) => {
     "in-flight": 16,
     store: "postgres",
   };
-  const {
-    seconds,
-    streams,
-    frame,
-    corpus,
-    "in-flight": inFlight,
-    store,
-  } = readCommandOptions(defaults, args);
-  const framesInFlight = Math.max(1, Math.round(inFlight / streams));
+  const { frame, corpus, "in-flight": inFlight, ...options } = readCommandOptions(defaults, args);
   const mix = readMix(corpus);
-  const load: Load = {
-    seconds,
-    streams,
+  return {
+    ...options,
     envelopesOfFrame: frame,
     asBlocks: frame > 1,
     mix,
     records: await createCorpus({ mix }),
-    framesInFlight,
-    store,
+    /** Of each stream. */
+    framesInFlight: Math.max(1, Math.round(inFlight / options.streams)),
   };
-  await using folder = await openTemporaryFolder("bench-ingest");
-  const location = store === "directory" ? `directory:${folder.path}` : store;
-  const { SVC_INGEST_STORE_CREDENTIALS = "" } = process.env;
-  const env = { SVC_INGEST_STORE: location, SVC_INGEST_STORE_CREDENTIALS };
-  await using core = await startBenchCore({ env });
-  return await (load.streams > 256 ? idleStreams(core, load) : throughput(core, load));
 };
 
-interface Load {
-  seconds: number;
-  streams: number;
-  envelopesOfFrame: number;
-  asBlocks: boolean;
-  mix: CorpusMix;
-  records: readonly CorpusRecord[];
-  /** Of each stream. */
-  framesInFlight: number;
-  store: string;
-}
+type Load = Awaited<ReturnType<typeof readLoad>>;
 
 const sleepSeconds = (seconds: number) => sleep(seconds * 1000);
 

@@ -4,8 +4,8 @@
  */
 import { readFileSync } from "node:fs";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { WebSocketServer } from "ws";
+import { listenOnLoopback } from "#scripts/ports.ts";
 
 const { CERT_FILE = "", KEY_FILE = "", CA_FILE = "" } = process.env;
 
@@ -18,7 +18,5 @@ const server = createServer({
 new WebSocketServer({ server }).on("connection", (socket) => {
   socket.on("message", (data: Buffer) => socket.send(data));
 });
-server.listen(0, "127.0.0.1", () => {
-  console.log(JSON.stringify({ msg: "ready", port: (server.address() as AddressInfo).port }));
-});
+console.log(JSON.stringify({ msg: "ready", port: await listenOnLoopback(server) }));
 process.once("SIGTERM", () => process.exit());

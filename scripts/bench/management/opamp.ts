@@ -59,15 +59,12 @@ export const opampBench: Bench = async (args) => {
   const cpu = measured.heartbeatUs / floor.heartbeatUs;
   const memory = measured.socketKib / floor.socketKib;
   const figures = { cpu_ratio: rounded(cpu, 2), memory_ratio: rounded(memory, 2) };
-  const { ok, goal, goals } = judgeGoals("opamp", figures);
   return {
     figure: rounded(measured.heartbeatUs, 1),
     unit: "µs of core's CPU a heartbeat",
     floor: rounded(floor.heartbeatUs, 1),
     ratio: figures.cpu_ratio,
-    goal,
-    ok,
-    goals,
+    ...judgeGoals("opamp", figures),
     details: { hosts: count, rounds, core: measured, echo: floor },
   };
 };

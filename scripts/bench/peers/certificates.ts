@@ -7,7 +7,6 @@ import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
-import { quantile } from "#scripts/lab/quantile.ts";
 import {
   benchPrefix,
   benchTtlSeconds,
@@ -19,8 +18,8 @@ import {
 import { runOnEach } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
-import { measureHere, startMeter } from "../support/processes.ts";
-import { type CpuParts, microsecondsOf } from "./cpu.ts";
+import { measureHere } from "../support/processes.ts";
+import { type MeasuredServer, measureCalls } from "./cpu.ts";
 import { type Pair, type PeerFigures, type Side, warmUpShare } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
 import { startStepCa } from "./step-ca.ts";
@@ -40,8 +39,7 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
   let issued = 0;
   const ours = createIssuing({
     connect: () => connectHttps({ port: core.edgePort, ca: core.ca }),
-    cpu: core.cpu,
-    peakMb: core.peakMb,
+    ...core,
     mint: ({ length: count }) =>
       insertBenchTokens(core.database.db, { policyId, count, maxUses: 1, now: systemClock.now() }),
     send: (connection, { csr, deviceId }, token) => {
@@ -70,8 +68,7 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
       const stepCa = defer(await startStepCa(program, store));
       const issuing = createIssuing({
         connect: () => connectHttps({ port: stepCa.port, ca: stepCa.ca }),
-        cpu: stepCa.cpu,
-        peakMb: stepCa.peakMb,
+        ...stepCa,
         mint: (batch) => Promise.all(batch.map(({ uri }) => stepCa.mint(uri))),
         send: (connection, { csr }, ott) =>
           connection.post("/1.0/sign", JSON.stringify({ csr, ott })),
@@ -179,10 +176,8 @@ const createRequests = (count: number, warmUp: number): Requests => {
   };
 };
 
-interface Issuer {
+interface Issuer extends MeasuredServer {
   connect(): Promise<HttpsSender>;
-  cpu(): CpuParts;
-  peakMb(): number;
   /** Creates one-time tokens, before the clock runs. */
   mint(batch: readonly CertificateRequest[]): Promise<string[]>;
   send(
@@ -197,23 +192,19 @@ const createIssuing = (issuer: Issuer) => {
   const issue = async (batch: readonly CertificateRequest[]): Promise<PeerFigures> => {
     const tokens = await issuer.mint(batch);
     const connections = await Promise.all(Array.from({ length: inFlight }, () => issuer.connect()));
-    const meter = startMeter(() => issuer.cpu());
-    const latencies = await runOnEach(connections, batch.length, async (connection, index) => {
-      const request = batch[index];
-      const token = tokens[index];
-      if (request === undefined || token === undefined) throw new Error("nothing to send");
-      const { status, text } = await issuer.send(connection, request, token);
-      if (status !== 201 || !text.includes("BEGIN CERTIFICATE"))
-        throw new Error(`no certificate: ${status} ${text}`);
-    });
-    const { cpu, seconds } = meter();
+    const run = () =>
+      runOnEach(connections, batch.length, async (connection, index) => {
+        const request = batch[index];
+        const token = tokens[index];
+        if (request === undefined || token === undefined) throw new Error("nothing to send");
+        const { status, text } = await issuer.send(connection, request, token);
+        if (status !== 201 || !text.includes("BEGIN CERTIFICATE"))
+          throw new Error(`no certificate: ${status} ${text}`);
+      });
+    const rate = "certificates_per_second";
+    const figures = await measureCalls(issuer, { count: batch.length, rate, run });
     for (const connection of connections) connection.close();
-    return {
-      ...microsecondsOf(cpu, batch.length),
-      certificates_per_second: batch.length / seconds,
-      p99_ms: quantile(latencies, 0.99),
-      peak_mb: issuer.peakMb(),
-    };
+    return figures;
   };
   return issue;
 };

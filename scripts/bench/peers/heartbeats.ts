@@ -1,5 +1,6 @@
-import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { quantile } from "#scripts/lab/quantile.ts";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { AgentToServerSchema } from "#proto/gen/opamp/v1/opamp_pb.js";
+import { attributesOf } from "#scripts/lab/opamp-agent.ts";
 import { connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import {
   connectHeartbeats,
@@ -9,9 +10,9 @@ import {
 } from "../host/heartbeats.ts";
 import { runAll, runOnEach } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
-import { cpuSecondsOf, memoryOf, startMeter, startProgram } from "../support/processes.ts";
-import { type CpuParts, microsecondsOf } from "./cpu.ts";
-import type { Pair, PeerFigures, Side } from "./pair.ts";
+import { cpuSecondsOf, memoryOf, startProgram } from "../support/processes.ts";
+import { measureCalls } from "./cpu.ts";
+import type { Pair, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
 import { preparePeer } from "./process.ts";
 
@@ -32,11 +33,9 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
   defer({ [Symbol.asyncDispose]: async () => senders.forEach((sender) => void sender.close()) });
   const sendAll = () => {
     const heartbeats = hosts.map((host) => signHeartbeat(host));
-    const sendEach = () =>
-      runAll(hosts.length, inFlight, async (index) =>
-        senders[index]?.send(heartbeats[index] ?? {}),
-      );
-    return measureReports({ ...core, count: hosts.length, sendEach });
+    const run = () =>
+      runAll(hostCount, inFlight, async (index) => senders[index]?.send(heartbeats[index] ?? {}));
+    return measureCalls(core, { count: hostCount, rate, run });
   };
   const ours: Side = {
     name: "svc-server on PostgreSQL",
@@ -56,7 +55,7 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
     guarantees: "checks the signatures; no network, nothing stored",
     measure: async () => {
       const { cpuUs, perSecond } = await verifySignatures(hostCount);
-      return { cpu_us: cpuUs, reports_per_second: perSecond };
+      return { cpu_us: cpuUs, [rate]: perSecond };
     },
   };
   const program = await peers("opamp-server");
@@ -67,22 +66,7 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
   return { work: "a heartbeat", sides };
 };
 
-const measureReports = async (load: {
-  count: number;
-  sendEach: () => Promise<Float64Array>;
-  cpu: () => CpuParts;
-  peakMb: () => number;
-}): Promise<PeerFigures> => {
-  const meter = startMeter(load.cpu);
-  const latencies = await load.sendEach();
-  const { cpu, seconds } = meter();
-  return {
-    ...microsecondsOf(cpu, load.count),
-    reports_per_second: load.count / seconds,
-    p99_ms: quantile(latencies, 0.99),
-    peak_mb: load.peakMb(),
-  };
-};
+const rate = "reports_per_second";
 
 const openOpamp = async (
   program: string,
@@ -90,20 +74,15 @@ const openOpamp = async (
   defer: PairContext["defer"],
 ): Promise<Side> => {
   const { edge, port, connect } = await preparePeer("opamp", defer);
-  const running = defer(
-    await startProgram([program, `127.0.0.1:${port}`, edge.certFile, edge.keyFile], (line) =>
-      /ready/.test(line),
-    ),
-  );
+  const command = [program, `127.0.0.1:${port}`, edge.certFile, edge.keyFile] as const;
+  const running = defer(await startProgram({ command, ready: /ready/ }));
   const connections = await connect(inFlight);
   const count = hostCount * opampReportsPerHost;
-  const sendEach = () =>
+  const reports = Array.from({ length: count }, (_, index) => encodeReport(index, hostCount));
+  const run = () =>
     runOnEach(connections, count, async (connection, index) => {
-      const { status, text } = await connection.post(
-        "/v1/opamp",
-        encodeReport(index, hostCount),
-        opampHeaders,
-      );
+      const report = reports[index] ?? "";
+      const { status, text } = await connection.post("/v1/opamp", report, opampHeaders);
       if (status !== 200) throw new Error(`report rejected: ${status} ${text}`);
     });
   return {
@@ -111,12 +90,13 @@ const openOpamp = async (
     kind: "peer",
     guarantees: "decodes and answers; no signature, nothing stored",
     measure: () =>
-      measureReports({
-        count,
-        sendEach,
-        cpu: () => ({ opamp: cpuSecondsOf(running.pid) }),
-        peakMb: () => memoryOf(running.pid).peakMb,
-      }),
+      measureCalls(
+        {
+          cpu: () => ({ opamp: cpuSecondsOf(running.pid) }),
+          peakMb: () => memoryOf(running.pid).peakMb,
+        },
+        { count, rate, run },
+      ),
   };
 };
 
@@ -124,33 +104,20 @@ const opampHeaders = "Content-Type: application/x-protobuf\r\n";
 
 /** Encodes an AgentToServer message: instance, sequence number, description, capabilities and health. */
 const encodeReport = (sequence: number, hostCount: number): Uint8Array => {
-  const attribute = (writer: BinaryWriter, key: string, value: string) =>
-    writer
-      .tag(1, WireType.LengthDelimited)
-      .fork()
-      .tag(1, WireType.LengthDelimited)
-      .string(key)
-      .tag(2, WireType.LengthDelimited)
-      .fork()
-      .tag(1, WireType.LengthDelimited)
-      .string(value)
-      .join()
-      .join();
-  const writer = new BinaryWriter();
-  const instance = Buffer.alloc(16);
-  instance.writeUInt32BE(sequence % hostCount);
-  writer.tag(1, WireType.LengthDelimited).bytes(instance).tag(2, WireType.Varint).uint64(sequence);
-  writer.tag(3, WireType.LengthDelimited).fork();
-  attribute(writer, "service.name", "collector");
-  attribute(writer, "service.version", "1.2.3");
-  attribute(writer, "host.name", `web-${sequence % hostCount}`);
-  writer.join().tag(4, WireType.Varint).uint64(0x7);
-  writer.tag(5, WireType.LengthDelimited).fork();
-  writer
-    .tag(1, WireType.Varint)
-    .bool(true)
-    .tag(2, WireType.Bit64)
-    .fixed64(1_780_000_000_000_000_000n)
-    .join();
-  return writer.finish();
+  const instanceUid = Buffer.alloc(16);
+  instanceUid.writeUInt32BE(sequence % hostCount);
+  const report = create(AgentToServerSchema, {
+    instanceUid,
+    sequenceNum: BigInt(sequence),
+    agentDescription: {
+      identifyingAttributes: attributesOf({
+        "service.name": "collector",
+        "service.version": "1.2.3",
+        "host.name": `web-${sequence % hostCount}`,
+      }),
+    },
+    capabilities: 7n,
+    health: { healthy: true, startTimeUnixNano: 1_780_000_000_000_000_000n },
+  });
+  return toBinary(AgentToServerSchema, report);
 };

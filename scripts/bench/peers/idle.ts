@@ -54,7 +54,7 @@ const writeLogs = async (folder: string) => {
 
 /** An agent with OTLP over gRPC and HTTP and a file source, to which nothing is sent: ready, idle, installed. */
 export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
-  await bundlePrograms(undefined, ["svc-collector"]);
+  await bundlePrograms(["svc-collector"]);
   const bundleMb = await megabytesOf([dirname(programPaths["svc-collector"])]);
   const nodeMb = await megabytesOf([process.execPath]);
   const sink = defer(await startSink());
@@ -105,9 +105,10 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
       measure: async () => {
         const startedAt = performance.now();
         const idle = "console.log('ready'); setInterval(() => undefined, 60_000)";
-        await using running = await startProgram([process.execPath, "-e", idle], (line) =>
-          /ready/.test(line),
-        );
+        await using running = await startProgram({
+          command: [process.execPath, "-e", idle],
+          ready: /ready/,
+        });
         return await measure(startedAt, running.pid, nodeMb);
       },
     },

@@ -84,7 +84,7 @@ const createOurSide = (
 
 /** 1,000 lines of a Java program, of which a seventh is of stack traces, joined to records and forwarded as `openLines` does. */
 export const openMultiline = async ({ seconds, defer }: PairContext): Promise<Pair> => {
-  await bundlePrograms(undefined, ["svc-collector"]);
+  await bundlePrograms(["svc-collector"]);
   const mixed = await createCorpus({ mix: "lines" });
   const records = mixed.filter(({ payload }) =>
     /^(?:\d{4}-|com\.|Caused by:|\t)/.test(Buffer.from(payload).toString()),
@@ -106,7 +106,7 @@ export const openMultiline = async ({ seconds, defer }: PairContext): Promise<Pa
 
 /** 1,000 lines of the corpus: read from a file, queued, compressed, sent over mutual TLS and acknowledged. */
 export const openLines = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
-  await bundlePrograms(undefined, ["svc-collector"]);
+  await bundlePrograms(["svc-collector"]);
   const records = await createCorpus({ mix: "lines" });
   const ourSink = defer(await startSink());
   const { lines, measure } = prepareLines(seconds, records);

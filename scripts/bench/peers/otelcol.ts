@@ -50,7 +50,8 @@ ${pipelines.join("\n")}
 `,
   };
   await writeFiles(folder, files);
-  return startProgram([program, "--config", join(folder, "otelcol.yaml")], (line) =>
-    /Everything is ready/.test(line),
-  );
+  return startProgram({
+    command: [program, "--config", join(folder, "otelcol.yaml")],
+    ready: /Everything is ready/,
+  });
 };

@@ -14,7 +14,7 @@ import { buildPeer, findGo, type PeerName, recipes } from "./programs.ts";
 export const peersBench: Bench = async (args) => {
   const options = readCommandOptions({ only: pairNames.join(","), seconds: 6, rounds: 3 }, args);
   const { seconds, rounds } = options;
-  const go = await findGo();
+  const go = findGo();
   if (go === undefined)
     console.error("there is no Go on this machine: only the floors are measured");
   const { peers, versions } = createPeers(go);

@@ -9,8 +9,8 @@ const makeFolder = async () => {
   return folder;
 };
 
-it("finds no Go in folders without it", async () => {
-  expect(await findGo([await makeFolder()])).toBeUndefined();
+it("finds no Go in a folder without it", async () => {
+  expect(findGo(await makeFolder())).toBeUndefined();
 });
 
 it("keeps programs and modules in the user's cache", () => {

@@ -3,6 +3,7 @@ import { mkdir, rename, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { execute } from "#scripts/execute.ts";
+import { findProgram } from "#scripts/images/container-tools.ts";
 import { oneAtATime } from "#scripts/one-at-a-time.ts";
 import { opampServerSource } from "./opamp-server.ts";
 
@@ -80,28 +81,16 @@ extensions:
 };
 
 /** Returns the path of Go, or undefined on a machine without it. */
-export const findGo = async (
-  folders: readonly string[] = [...(process.env.PATH ?? "").split(delimiter), "/usr/local/go/bin"],
-): Promise<string | undefined> => {
-  for (const folder of folders) {
-    const path = join(folder, "go");
-    if (existsSync(path)) return path;
-  }
-  return undefined;
-};
+export const findGo = (path = `${process.env.PATH}${delimiter}/usr/local/go/bin`) =>
+  findProgram("go", path);
 
 /** Returns the cache folder of the peers: within `XDG_CACHE_HOME`, never within the repository. */
 export const peersFolder = (env: NodeJS.ProcessEnv = process.env): string =>
   join(env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "svc-bench-peers");
 
-/** Returns the path of a peer's program if it has been built, and undefined otherwise. */
-export const findPeer = async (
-  name: PeerName,
-  folder = peersFolder(),
-): Promise<string | undefined> => {
-  const program = join(folder, `${name}-${recipes[name].version}`);
-  return existsSync(program) ? program : undefined;
-};
+/** Returns the path that a peer's program has once it is built. */
+export const peerPath = (name: PeerName, folder = peersFolder()): string =>
+  join(folder, `${name}-${recipes[name].version}`);
 
 /** Returns the path of a peer's program, built on first use with two processes of the compiler at a time. */
 export const buildPeer = async (
@@ -110,9 +99,8 @@ export const buildPeer = async (
   folder = peersFolder(),
 ): Promise<string> => {
   const { version, files = {}, commands, built } = recipes[name];
-  const found = await findPeer(name, folder);
-  if (found !== undefined) return found;
-  const program = join(folder, `${name}-${version}`);
+  const program = peerPath(name, folder);
+  if (existsSync(program)) return program;
   const work = join(folder, name);
   const programs = join(folder, "bin");
   await mkdir(work, { recursive: true });

@@ -130,9 +130,7 @@ const openTelegraf = async (
     "create table log (time timestamp, queue text, kind text, sequence bigint, message text)",
   );
   const command = [program, "--config", join(folder, "telegraf.conf")] as const;
-  const running = defer(
-    await startProgram(command, (line) => /Config: Agent|Loaded outputs/.test(line)),
-  );
+  const running = defer(await startProgram({ command, ready: /Config: Agent|Loaded outputs/ }));
   await listening(port);
   const connections = await connect(framesInFlight);
   const nextLine = createSupply(records);
@@ -148,13 +146,11 @@ const openTelegraf = async (
     }
     return `${lines.join("\n")}\n`;
   };
+  const post = (sender: HttpsSender) =>
+    sender.post("/telegraf", bodyOf(), "Content-Type: text/plain\r\n");
   const send = (rows: number) =>
     runOnEach(connections, rows / rowsOfRequest, async (sender) => {
-      const { status, text } = await sender.post(
-        "/telegraf",
-        bodyOf(),
-        "Content-Type: text/plain\r\n",
-      );
+      const { status, text } = await post(sender);
       if (status !== 200) throw new Error(`lines rejected: ${status} ${text}`);
     });
   const kill = async (): Promise<PeerLosses> => {
@@ -162,7 +158,7 @@ const openTelegraf = async (
     let acknowledged = 0;
     const sendOn = async (sender: HttpsSender) => {
       for (;;) {
-        const { status } = await sender.post("/telegraf", bodyOf(), "Content-Type: text/plain\r\n");
+        const { status } = await post(sender);
         if (status === 200) acknowledged += rowsOfRequest;
       }
     };

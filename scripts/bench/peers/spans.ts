@@ -32,7 +32,7 @@ interface Agent extends KilledAgent {
 
 /** 1,000 spans in OTLP/gRPC requests of 100, received, queued, compressed, sent over mutual TLS and acknowledged. */
 export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
-  await bundlePrograms(undefined, ["svc-collector"]);
+  await bundlePrograms(["svc-collector"]);
   const requests = await createCorpus({
     mix: "spans",
     records: requestCount,

@@ -7,15 +7,13 @@ import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { libpqKeywords } from "../ingest/libpq-keywords.ts";
 import { writeFiles } from "../support/collector-files.ts";
 import { cpuSecondsOf, memoryOf, startProgram } from "../support/processes.ts";
-import type { CpuParts } from "./cpu.ts";
+import type { MeasuredServer } from "./cpu.ts";
 
 /** step-ca with a provisioner of one-time tokens. */
-export interface StepCa extends AsyncDisposable {
+export interface StepCa extends MeasuredServer, AsyncDisposable {
   port: number;
   /** Authority of its own certificate, in PEM. */
   ca: string;
-  cpu(): CpuParts;
-  peakMb(): number;
   /** Creates a one-time token for a URI. */
   mint(uri: string): Promise<string>;
 }
@@ -55,10 +53,8 @@ export const startStepCa = async (
     "ca.json": JSON.stringify(config),
   };
   await writeFiles(folder, files);
-  const running = await startProgram([program, join(folder, "ca.json")], (line) =>
-    /Serving HTTPS on/.test(line),
-  );
-  resources.defer(() => running.stop());
+  const command = [program, join(folder, "ca.json")] as const;
+  const running = resources.use(await startProgram({ command, ready: /Serving HTTPS on/ }));
   return {
     port,
     ca: root.pem,

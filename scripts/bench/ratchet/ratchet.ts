@@ -1,6 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { cpus } from "node:os";
 import { systemClock } from "#kit/clock.ts";
+import { mapValues } from "#kit/map-values.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
 import type { Side } from "../peers/pair.ts";
 import { measureNamed, type PairName, readPairNames } from "../peers/pairs.ts";
@@ -47,11 +48,8 @@ export const ratchetBench: Bench = async (args) => {
   if (update) {
     const machine = `${cpus()[0]?.model ?? "unknown"}, ${cpus().length} cores, Node ${process.version}`;
     const date = new Date(systemClock.now()).toISOString().slice(0, 10);
-    const figures = Object.entries(measured).map(([name, figure]) => [
-      name,
-      { ...figure, date, machine },
-    ]);
-    const next: Committed = { ...committed, ...Object.fromEntries(figures) };
+    const figures = mapValues(measured, (figure) => ({ ...figure, date, machine }));
+    const next: Committed = { ...committed, ...figures };
     await writeFile(committedFile, `${JSON.stringify(next, null, 2)}\n`);
   }
   const results = compareFigures(update ? {} : committed, measured);

@@ -22,7 +22,7 @@ export const followWithOurs: Follower = async ({ folder, pattern, sink }) => {
   const program = [process.execPath, ...collectorNodeFlags, programPaths["svc-collector"]] as const;
   return {
     command: [...program, "run", "--config", config],
-    isReady: (line) => line.includes("collector runs"),
+    ready: /collector runs/,
   };
 };
 
@@ -30,7 +30,7 @@ export const followWithOurs: Follower = async ({ folder, pattern, sink }) => {
 interface Peer {
   config: string;
   command(program: string, config: string): StartCommand["command"];
-  ready: string;
+  ready: RegExp;
   /** Returns the pattern that the peer is given for that of the log. */
   pattern?(pattern: string): string;
 }
@@ -38,14 +38,14 @@ interface Peer {
 const otelcol: Peer = {
   config: "otelcol.yaml",
   command: (program, config) => [program, "--config", config],
-  ready: "Everything is ready",
+  ready: /Everything is ready/,
 };
 
 /** The peers by their names, which are those of programs of the machine. otelcol also runs with a pattern for what rotation renames. */
 export const peers: Readonly<Record<string, Peer>> = {
   otelcol,
   "otelcol, log*": { ...otelcol, pattern: (pattern) => `${pattern.replace("*", "")}*` },
-  "fluent-bit": { ...otelcol, config: "fluent-bit.yaml", ready: "initializing" },
+  "fluent-bit": { ...otelcol, config: "fluent-bit.yaml", ready: /initializing/ },
   rsyslogd: {
     config: "rsyslog.conf",
     // It prints errors alone.
@@ -54,7 +54,7 @@ export const peers: Readonly<Record<string, Peer>> = {
       "-c",
       `echo starts; exec ${program} -n -iNONE -f ${config}`,
     ],
-    ready: "starts",
+    ready: /starts/,
   },
 };
 
@@ -74,5 +74,5 @@ export const followWithPeer =
       .replaceAll("PATTERN", patternOf(pattern))
       .replaceAll("PORT", endpoint.split(":")[1] ?? "");
     await writeFile(path, text);
-    return { command: command(program, path), isReady: (line) => line.includes(ready) };
+    return { command: command(program, path), ready };
   };

@@ -23,7 +23,7 @@ const ours = "svc-collector";
  */
 export const rotationsBench: Bench = async (args) => {
   const { only } = readCommandOptions({ only: "" }, args);
-  await bundlePrograms(undefined, ["svc-collector"]);
+  await bundlePrograms(["svc-collector"]);
   const followers = { [ours]: followWithOurs, ...(await findPeers()) };
   const outcomes: Record<string, Record<string, LineOutcome>> = {};
   for (const history of histories.filter(({ name }) => name.includes(only))) {
@@ -51,7 +51,7 @@ export const rotationsBench: Bench = async (args) => {
 
 /** Returns how the peers of this machine follow a log. */
 const findPeers = async (): Promise<Record<string, Follower>> => {
-  const go = await findGo();
+  const go = findGo();
   const built = go && (await buildPeer("otelcol", go));
   const found: Record<string, Follower> = {};
   for (const [name, peer] of Object.entries(peers)) {
@@ -82,7 +82,7 @@ const live = async (
   const output: string[] = [];
   let written = 0;
   let program: RunningProgram | undefined;
-  const { command, isReady } = await follower({
+  const start = await follower({
     folder: join(folder, "program"),
     pattern: join(logs, pattern),
     sink,
@@ -103,10 +103,7 @@ const live = async (
       appendFileSync(log(suffix), Array.from({ length: lines }, () => `${nextLine()}\n`).join("")),
     writePartial: () => appendFileSync(log(), nextLine()),
     start: async () => {
-      program = await startProgram(command, (line) => {
-        output.push(line);
-        return isReady(line);
-      });
+      program = await startProgram(start, (line) => output.push(line));
     },
     stop: async (signal) => program?.stop(signal),
     setRefusing: sink.setRefusing,

@@ -43,7 +43,7 @@ export const startBenchCore = async ({
   program?: string;
   hasEdge?: boolean;
 } = {}): Promise<BenchCore> => {
-  if (program === "") await bundlePrograms(undefined, ["svc-server"]);
+  if (program === "") await bundlePrograms(["svc-server"]);
   await using resources = new AsyncDisposableStack();
   const database = resources.use(await openEmbeddedDatabase());
   const [ingestPort = 0] = await findPorts(1);

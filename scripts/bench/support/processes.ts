@@ -10,16 +10,16 @@ export interface RunningProgram extends AsyncDisposable {
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
-/** How a program is started, and the line of its output after which it works. */
+/** How a program is started, and what a line of its output has once it works. */
 export interface StartCommand {
   command: readonly [string, ...string[]];
-  isReady(line: string): boolean;
+  ready: RegExp;
 }
 
-/** Starts a program; resolves when a line of its output is the one to wait for, and rejects with its output if it ends before. */
+/** Starts a program; resolves when a line of its output matches `ready`, and rejects with its output if it ends before. */
 export const startProgram = async (
-  [file, ...args]: readonly [string, ...string[]],
-  isReady: (line: string) => boolean,
+  { command: [file, ...args], ready }: StartCommand,
+  onLine: (line: string) => void = () => undefined,
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<RunningProgram> => {
   const child = spawn(file, args, { env, stdio: ["ignore", "pipe", "pipe"] });
@@ -29,7 +29,8 @@ export const startProgram = async (
     for (const stream of [child.stdout, child.stderr])
       createInterface(stream).on("line", (line) => {
         if (lines.push(line) > 100) lines.shift();
-        if (isReady(line)) resolve();
+        onLine(line);
+        if (ready.test(line)) resolve();
       });
     child.once("error", reject);
     child.once("exit", (code) =>
@@ -45,7 +46,7 @@ export const startProgram = async (
 
 /** A program that logs JSON lines. */
 export interface BenchProcess extends RunningProgram {
-  /** The records that it logged until it was ready. */
+  /** The first records that it logged, with those until it was ready. */
   records: Readonly<Record<string, unknown>>[];
 }
 
@@ -56,13 +57,14 @@ export const startProcess = async (
   env?: NodeJS.ProcessEnv,
 ): Promise<BenchProcess> => {
   const records: Readonly<Record<string, unknown>>[] = [];
-  const isReady = (line: string): boolean => {
-    if (!line.startsWith("{")) return false;
-    const record: Record<string, unknown> = JSON.parse(line);
-    if (records.length < 100) records.push(record);
-    return record.msg === message;
+  const onLine = (line: string) => {
+    if (line.startsWith("{") && records.length < 100) records.push(JSON.parse(line));
   };
-  return { ...(await startProgram([process.execPath, ...args], isReady, env)), records };
+  const program: StartCommand = {
+    command: [process.execPath, ...args],
+    ready: new RegExp(`"msg":"${message}"`),
+  };
+  return { ...(await startProgram(program, onLine, env)), records };
 };
 
 /** Reads the memory of a process from /proc. */

@@ -3,8 +3,9 @@
  * environment has CERT_FILE, KEY_FILE and CORE_PORT; it logs its port when it is ready.
  */
 import { readFileSync } from "node:fs";
-import { type AddressInfo, connect } from "node:net";
+import { connect } from "node:net";
 import { createServer } from "node:tls";
+import { listenOnLoopback } from "#scripts/ports.ts";
 
 const { CERT_FILE = "", KEY_FILE = "", CORE_PORT = "" } = process.env;
 
@@ -18,7 +19,5 @@ const server = createServer(
     client.pipe(core).pipe(client);
   },
 );
-server.listen(0, "127.0.0.1", () => {
-  console.log(JSON.stringify({ msg: "ready", port: (server.address() as AddressInfo).port }));
-});
+console.log(JSON.stringify({ msg: "ready", port: await listenOnLoopback(server) }));
 process.once("SIGTERM", () => process.exit());

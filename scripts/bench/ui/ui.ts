@@ -8,7 +8,13 @@ import { openFleetDatabase, seedLargeFleet } from "../fleet/large-fleet.ts";
 import { openReportingCore } from "../fleet/reports-lab.ts";
 import { type Bench, median, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
-import { measureArrival, measureBytes, measureInteractions, type Stage } from "./measure-ui.ts";
+import {
+  measureArrival,
+  measureBytes,
+  measureInteractions,
+  type NavigationTimes,
+  type Stage,
+} from "./measure-ui.ts";
 
 const slowdown = 4;
 const interactiveMs = 1000;
@@ -78,12 +84,14 @@ const withFleet = async <Result>(
 const measureFleet = async (stage: Stage, runs: number) => {
   // One arrival before fills the caches of the servers.
   await measureArrival(stage, 1);
-  const arrivals = [];
+  const arrivals: NavigationTimes[] = [];
   for (let run = 0; run < runs; run++) arrivals.push(await measureArrival(stage, slowdown));
+  const middle = (name: keyof NavigationTimes) =>
+    rounded(median(arrivals.map((times) => times[name])));
   return {
-    interactive_ms: rounded(median(arrivals.map(({ interactive }) => interactive))),
-    first_rows_ms: rounded(median(arrivals.map(({ firstRows }) => firstRows))),
-    all_rows_ms: rounded(median(arrivals.map(({ allRows }) => allRows))),
+    interactive_ms: middle("interactive"),
+    first_rows_ms: middle("firstRows"),
+    all_rows_ms: middle("allRows"),
     layout_shift: Math.max(...arrivals.map(({ layoutShift }) => layoutShift)),
     interaction_ms: await measureInteractions(stage, 1),
     interaction_ms_on_slow: await measureInteractions(stage, slowdown),

@@ -43,7 +43,7 @@ export const runChaos = async (options: {
 }) => {
   const { seed, minutes, recordsPerSecond = 200, progress = () => undefined } = options;
   const { names = Object.keys(faults), store = "postgres", backupMs } = options;
-  await bundlePrograms(undefined, ["svc-server", "svc-collector"]);
+  await bundlePrograms(["svc-server", "svc-collector"]);
   await using cleanup = new AsyncDisposableStack();
   const memory = createPeakMeter();
   const collectorMb: number[] = [];
