@@ -81,7 +81,7 @@ export const readSource = (path: string, text: string): SourceFile => {
       node.type === "ExportNamedDeclaration" && node.declaration ? node.declaration : node,
     )
     .flatMap((node) =>
-      node.type === "VariableDeclaration" && node.kind !== "const" ? node.declarations : [],
+      node.type === "VariableDeclaration" && /let|var/.test(node.kind) ? node.declarations : [],
     )
     .map(({ id }) => (id.type === "Identifier" ? id.name : "a pattern"));
   const code = comments.reduceRight(
