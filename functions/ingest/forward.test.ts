@@ -12,7 +12,7 @@ import {
 
 const open: ForwardMessage = { case: "open", value: create(OpenSchema) };
 const status: ForwardMessage = { case: "status", value: create(StatusSchema) };
-const frame = (previousSequence: number, rejections = 0): ForwardMessage => {
+const frame = (previousSequence: number, rejections = 0, rawBytes = 0): ForwardMessage => {
   const queue = { hostId: "host", queueId: new Uint8Array(16) };
   const sequence = BigInt(previousSequence);
   const rejection = { sequence, code: "kind_invalid" as const, message: "" };
@@ -22,7 +22,7 @@ const frame = (previousSequence: number, rejections = 0): ForwardMessage => {
     previousSequence: sequence,
     lastSequence: sequence,
     receivedAt: 0,
-    run: runOf([]),
+    run: { ...runOf([]), rawBytes },
   };
   return { case: "frame", value: { frame: value, rejected, discarded: [], bytes: 1 } };
 };
@@ -45,6 +45,7 @@ const start = ({ open = async () => "opened" } = {}) => {
   const abort = new AbortController();
   const disconnected = new AbortController();
   let readable: Promise<void> | undefined;
+  let turn = Promise.resolve();
   const pushed = createPushedAnswers<string>();
   const answers = forward<string>(
     requests(),
@@ -58,6 +59,7 @@ const start = ({ open = async () => "opened" } = {}) => {
       status: () => pushed.push("status", "status"),
       account: async () => "account",
       untilReadable: () => readable,
+      nextTurn: () => turn,
       mayAccept: () => !abort.signal.aborted,
     },
     { abort: abort.signal, disconnected: disconnected.signal, pushed },
@@ -78,6 +80,11 @@ const start = ({ open = async () => "opened" } = {}) => {
     setReadable: (promise: Promise<void>) => {
       readable = promise;
       void promise.then(() => (readable = undefined)).catch(() => undefined);
+    },
+    holdTurn: () => {
+      const held = Promise.withResolvers<void>();
+      turn = held.promise;
+      return held.resolve;
     },
     send: async (...messages: (ForwardMessage | DecodeMessage)[]) => {
       post(messages.map((message) => (typeof message === "function" ? message : () => message)));
@@ -249,6 +256,17 @@ it("pauses reading on request, and 256 frames ahead of the acks", async () => {
   const resumed = stream.answers.next();
   await stream.commit(400);
   expect((await resumed).value).toEqual(["ack 400"]);
+});
+
+it("leaves a turn to other streams for each 8 MiB that it unpacks", async () => {
+  const stream = await startOpened();
+  const endTurn = stream.holdTurn();
+  const large = [1, 2, 3].map((sequence) => frame(sequence, 0, 4 * 1024 * 1024));
+  await stream.send(...large);
+  expect(stream.accepted()).toEqual(["1", "2"]);
+  endTurn();
+  await stream.send(frame(4));
+  expect(stream.accepted()).toEqual(["1", "2", "3", "4"]);
 });
 
 it("G2: reads no more while 10,000 rejections wait for their acks to leave", async () => {

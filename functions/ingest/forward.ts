@@ -5,6 +5,7 @@
  */
 import type { Account, ForwardResponse, Open, Status } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
+import { rawBytesOf } from "../store/ingest/envelope-run.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 
 /** A decoded message of the stream. */
@@ -34,7 +35,12 @@ interface ForwardSteps<Answer> {
   account(account: Account): Promise<Answer>;
   /** Returns undefined when reading may continue, else a promise that resolves when it may, or rejects once a signal aborts. */
   untilReadable(...signals: AbortSignal[]): Promise<void> | undefined;
+  /** Resolves once the other streams have had a turn. */
+  nextTurn(): Promise<void>;
 }
+
+/** Bytes of envelopes that a stream may unpack before the others have a turn: a few kilobytes on the wire may be 360 MB. */
+const turnBytesMax = 8 * 1024 * 1024;
 
 /** Frames of one stream that may wait for their ack before no more are read; the sender's own limit is far below. */
 const framesInFlightMax = 256;
@@ -157,14 +163,21 @@ export async function* forward<Answer>(
   };
   const isOver = () => abort.aborted || disconnected.aborted;
   const pause = () => steps.untilReadable(abort, disconnected);
+  let bytesOfTurn = 0;
   /** Returns false once nothing more is read. */
   const serveGroup = async (group: readonly DecodeMessage[]) => {
     for (const decode of group) {
       // Each may be a block of which a few bytes fill the budget.
       for (let paused = pause(); paused; paused = pause()) await paused;
       if (isOver() || !steps.mayAccept()) return false;
-      const opening = serve(decode());
+      const message = decode();
+      const opening = serve(message);
       if (opening && !(await opening)) return false;
+      if (message.case !== "frame") continue;
+      bytesOfTurn += rawBytesOf(message.value.frame.run);
+      if (bytesOfTurn < turnBytesMax) continue;
+      bytesOfTurn = 0;
+      await steps.nextTurn();
     }
     return true;
   };

@@ -285,7 +285,7 @@ const createStreamRunner = (
   needs: IngestDependencies,
   refuse: (error: unknown, disconnected?: AbortSignal) => never,
 ) => {
-  const { streams, budget, incomplete, sink, statuses, limits } = needs;
+  const { streams, budget, incomplete, sink, statuses, limits, clock } = needs;
   const accept = createFrameAcceptor(needs);
   const accountHandlersOf = createAccountHandlers(needs.accounts, (err) =>
     needs.log.error({ err }, "an account failed"),
@@ -358,6 +358,7 @@ const createStreamRunner = (
       account: accountHandlersOf(caller, () => ({ queue, lastFrame })),
       untilReadable: (...signals: AbortSignal[]) =>
         budget.untilReadable(caller.identity, ...signals),
+      nextTurn: () => clock.sleep(0),
     };
     const noteSent = (answers: readonly ForwardAnswer[]) => {
       for (const { case: kind, value } of answers)
