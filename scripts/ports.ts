@@ -46,9 +46,13 @@ export const isListening = (address: string): Promise<boolean> =>
     socket.once("error", () => settle(false));
   });
 
-/** Listens on 127.0.0.1, on a free port unless one is given, and returns the port. */
-export const listenOnLoopback = async (server: Server, port = 0): Promise<number> => {
-  server.listen(port, "127.0.0.1");
+/** Listens on 127.0.0.1 unless another address is given, on a free port unless one is given, and returns the port. */
+export const listenOnLoopback = async (
+  server: Server,
+  port = 0,
+  host = "127.0.0.1",
+): Promise<number> => {
+  server.listen(port, host);
   await once(server, "listening");
   return (server.address() as AddressInfo).port;
 };

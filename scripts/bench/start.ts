@@ -1,8 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { systemClock } from "#kit/clock.ts";
-import { systemEntropy } from "#kit/entropy.ts";
 import { bundlePrograms, collectorNodeFlags, programPaths } from "../bundle/bundle-programs.ts";
 import { execute } from "../execute.ts";
 import { createLabPki } from "../lab/ca/pki.ts";
@@ -27,12 +25,8 @@ export const startBench: Bench = async () => {
   await using temporary = await openTemporaryFolder("bench-start");
   const folder = temporary.path;
   await using database = await openEmbeddedDatabase();
-  const lab = await createLabPki({ dir: join(folder, "pki"), clock: systemClock });
-  const env = labCoreEnvironment({
-    databaseUrl: database.url,
-    pki: lab,
-    authTokenSecret: systemEntropy.bytes(32).toHex(),
-  });
+  const lab = await createLabPki({ dir: join(folder, "pki") });
+  const env = labCoreEnvironment({ databaseUrl: database.url, pki: lab });
   const ca = await createTestCa();
   const credentials = await issueBenchCredentials(ca, {
     type: "url",

@@ -5,7 +5,6 @@ import { execute } from "../execute.ts";
 import { readReceiptKeys, type SendChat, startConversation } from "../lab/chat-client.ts";
 import type { LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
-import { people } from "../lab/people.ts";
 import { signInAnew } from "../lab/walk-sign-in.ts";
 
 const question = "Is anything wrong with the fleet?";
@@ -19,8 +18,7 @@ export const checkChat = async (
   { origin }: { origin: string },
   { dir }: LabContext,
 ) => {
-  const account = people.auditor.subject;
-  const agent = await signInAnew({ origin, account, returnTo: "/fleet" });
+  const agent = await signInAnew(origin, "auditor", "/fleet");
   const send: SendChat = (path, init) =>
     agent.fetch(`${origin}/api/core/chat${path}`, {
       ...init,

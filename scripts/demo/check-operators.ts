@@ -2,7 +2,7 @@ import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import type { LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
-import { type PersonName, people } from "../lab/people.ts";
+import { type PersonName, people, personNames } from "../lab/people.ts";
 import type { UserAgent } from "../lab/user-agent.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 import { signInAnew } from "../lab/walk-sign-in.ts";
@@ -21,12 +21,10 @@ export const checkOperators = async (
   const rowsOfPeople = await sql<{ email: string; scopes: string }[]>`
     select primary_email as email, array_to_string(scopes, ' ') as scopes from person where status = 'active' order by 1`;
   const synced = rowsOfPeople.map(({ email, scopes }) => ({ email, scopes: scopes.split(" ") }));
-  const names = Object.keys(people) as PersonName[];
   const agents = new Map<PersonName, UserAgent>();
   const signIns: { email: string; scopes: readonly string[]; fleet: number }[] = [];
-  for (const name of names) {
-    const account = people[name].subject;
-    const agent = await signInAnew({ origin, account, returnTo: "/fleet" });
+  for (const name of personNames) {
+    const agent = await signInAnew(origin, name, "/fleet");
     agents.set(name, agent);
     const whoami = await agent.visit(`${origin}/api/core/whoami`);
     const { email = "", scopes = [] } = JSON.parse(whoami.text) as {
@@ -62,8 +60,8 @@ export const checkOperators = async (
     fleet: { rows, by_state: fleet.summary?.by_state ?? {} },
     ok:
       last_sync?.outcome === "synced" &&
-      synced.length === names.length &&
-      names.every((name, index) => {
+      synced.length === personNames.length &&
+      personNames.every((name, index) => {
         const { email, scopes } = people[name];
         const isExpected = (other: { email: string; scopes: readonly string[] } | undefined) =>
           other?.email === email && other.scopes.toSorted().join() === scopes.toSorted().join();

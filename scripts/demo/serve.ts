@@ -4,7 +4,7 @@ import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { LabContext } from "../lab/context.ts";
 import { type Deployment, startDeployment } from "../lab/deployment.ts";
 import { bridgeTokenOf } from "../lab/operator-api.ts";
-import { type PersonName, people } from "../lab/people.ts";
+import { type PersonName, people, personNames } from "../lab/people.ts";
 import { driveHosts, versionMin } from "./drive-hosts.ts";
 import { createSpanSenders } from "./send-spans.ts";
 import { startWeb } from "./start-web.ts";
@@ -94,8 +94,7 @@ const writeTokens = async (
   { authTokenSecret, userIds }: Deployment,
   file: string,
 ): Promise<void> => {
-  const names = Object.keys(people) as PersonName[];
-  const lines = names.map(
+  const lines = personNames.map(
     async (name) =>
       `export ${name.toUpperCase()}=${await bridgeTokenOf(authTokenSecret, name, userIds)}\n`,
   );

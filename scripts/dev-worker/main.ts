@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { createTestCa } from "../lab/ca/test-pki.ts";
 import { coreEnvironment } from "../lab/core-environment.ts";
 import { bridgeTokenOf } from "../lab/operator-api.ts";
-import { seedPeople } from "../lab/people.ts";
+import { personNames, seedPeople } from "../lab/people.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { readCommandOptions } from "../read-command-options.ts";
 import { openTemporaryFolder } from "../temporary-folder.ts";
@@ -31,7 +31,7 @@ const lines = Object.entries(variables).map(([name, value]) => `${name}="${value
 await writeFile(envFile, lines.join("\n"), { mode: 0o600 });
 
 console.log("\nCore in workerd. Try, while it runs:\n");
-for (const name of ["admin", "auditor", "reader"] as const) {
+for (const name of personNames) {
   const token = await bridgeTokenOf(variables.SVC_AUTH_TOKEN_SECRET, name);
   console.log(
     `# ${name}\ncurl -H "Authorization: Bearer ${token}" http://127.0.0.1:${port}/v1/whoami\n`,

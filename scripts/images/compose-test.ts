@@ -154,8 +154,7 @@ const composeEnvironment = async (
 
 /** Signs in as the auditor; returns the person and the hosts once one is healthy. */
 const readFleet = async (origin: string, { clock, signal }: LabContext) => {
-  const account = people.auditor.subject;
-  const agent = await signInAnew({ origin, account, returnTo: "/fleet" });
+  const agent = await signInAnew(origin, "auditor", "/fleet");
   const { email } = JSON.parse((await agent.visit(`${origin}/api/core/whoami`)).text) as {
     email: string;
   };

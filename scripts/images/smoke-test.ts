@@ -6,8 +6,6 @@
 import { lchown, mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { InferOutput } from "valibot";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
-import { connectDatabase } from "#functions/store/database/database.ts";
 import type { ChatStatus } from "#proto/chat/session.ts";
 import { createSpanSender } from "../demo/send-spans.ts";
 import { createLabPki } from "../lab/ca/pki.ts";
@@ -25,6 +23,7 @@ import {
 } from "../lab/processes.ts";
 import { untilOk, waitUntil } from "../lab/wait-until.ts";
 import { findPorts } from "../ports.ts";
+import { connectNodeDatabase } from "../postgres/connect-node-database.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
 import type { BuiltImage, ImageName } from "./build-images.ts";
 import type { ContainerTools } from "./container-tools.ts";
@@ -113,7 +112,7 @@ const openStage = async (
   await mkdir(files);
   const postgres = await startEmbeddedPostgres({ tcp: true });
   cleanup.defer(() => postgres.stop("immediate"));
-  const pki = await createLabPki({ dir: join(files, "lab"), clock: context.clock });
+  const pki = await createLabPki({ dir: join(files, "lab") });
   await giveTo(files, imageUid);
   const authTokenSecret = context.entropy.bytes(32).toHex();
   const containers = createContainers(tools, { images, processes, files });
@@ -133,10 +132,9 @@ const startCore = async (stage: Stage) => {
   const running = processes.start({ ...command, name: "core" });
   const url = `http://127.0.0.1:${httpPort}`;
   await untilOk(context, "core is ready", [`${url}/readyz`, `${url}/readyz/ingest`]);
-  const { db, sql, close } = connectDatabase({
+  const { db, sql, close } = connectNodeDatabase({
     url: postgres.url(),
     connectionsMax: 2,
-    openSocket: openDatabaseSocket,
   });
   cleanup.defer(close);
   await seedPeople(db, context.clock.now());

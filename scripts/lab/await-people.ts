@@ -1,7 +1,8 @@
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { mapValues } from "#kit/map-values.ts";
 import type { LabContext } from "./context.ts";
 import type { UserIds } from "./operator-api.ts";
-import { type PersonName, people } from "./people.ts";
+import { people } from "./people.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** Waits until core has the three people; returns their ids. */
@@ -12,10 +13,9 @@ export const awaitPeople = (
   waitUntil({ what: "core has synced the directory", clock, signal }, async () => {
     const rows = await sql<{ subject: string; userId: string }[]>`
       select subject, user_id as "userId" from authentication_identity join person using (user_id) where status = 'active'`;
-    const idOf = (name: PersonName) =>
-      rows.find(({ subject }) => subject === people[name].subject)?.userId;
-    const admin = idOf("admin");
-    const auditor = idOf("auditor");
-    const reader = idOf("reader");
-    return admin && auditor && reader ? { admin, auditor, reader } : undefined;
+    const ids = mapValues(
+      people,
+      ({ subject }) => rows.find((row) => row.subject === subject)?.userId ?? "",
+    );
+    return Object.values(ids).every(Boolean) ? ids : undefined;
   });

@@ -35,7 +35,7 @@ export const listenerEnvironment = ({ ingest, enrollmentCa }: LabPki, ingestPort
 export const labCoreEnvironment = (options: {
   databaseUrl: string;
   pki: LabPki;
-  authTokenSecret: string;
+  authTokenSecret?: string;
   httpPort?: number;
   ingestPort?: number;
 }): Record<string, string> => ({
@@ -43,5 +43,5 @@ export const labCoreEnvironment = (options: {
   ...coreEnvironment(options.databaseUrl),
   ...listenerEnvironment(options.pki, options.ingestPort ?? 0),
   PORT: String(options.httpPort ?? 0),
-  SVC_AUTH_TOKEN_SECRET: options.authTokenSecret,
+  ...(options.authTokenSecret && { SVC_AUTH_TOKEN_SECRET: options.authTokenSecret }),
 });

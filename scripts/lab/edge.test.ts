@@ -5,12 +5,10 @@ import { type RequestOptions, request } from "node:https";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
-import { systemClock } from "#kit/clock.ts";
-import { systemEntropy } from "#kit/entropy.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { listenOnLoopback } from "../ports.ts";
 import { issueClient } from "./ca/issue-client.ts";
-import { createLabPki } from "./ca/pki.ts";
+import { createLabPki, readCredentialFiles } from "./ca/pki.ts";
 import { type Edge, type EdgeOptions, startEdge } from "./edge.ts";
 
 /** A server in place of core, which keeps the requests that it receives. */
@@ -26,24 +24,15 @@ const dir = newFolder();
 let edge: Edge;
 let edgeOptions: EdgeOptions;
 let ca: Buffer;
-let stranger: { cert: Buffer; key: Buffer };
-let member: { cert: Buffer; key: Buffer };
+let stranger: { cert: string; key: string };
+let member: { cert: string; key: string };
 
-const client = async (lab: string) => {
-  const identity = "https://fleet.test/d/1";
-  const files = await issueClient({
-    dir: lab,
-    identity,
-    lifetimeSeconds: 3600,
-    clock: systemClock,
-    entropy: systemEntropy,
-  });
-  return { cert: await readFile(files.certFile), key: await readFile(files.keyFile) };
-};
+const client = async (lab: string) =>
+  readCredentialFiles(await issueClient({ dir: lab, identity: "https://fleet.test/d/1" }));
 
 beforeAll(async () => {
-  const lab = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
-  await createLabPki({ dir: join(dir, "other"), clock: systemClock });
+  const lab = await createLabPki({ dir: join(dir, "lab") });
+  await createLabPki({ dir: join(dir, "other") });
   member = await client(join(dir, "lab"));
   stranger = await client(join(dir, "other"));
   ca = await readFile(lab.serverCaFile);

@@ -7,11 +7,11 @@
  * every request carries `Via`.
  */
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { TLSSocket } from "node:tls";
 import { getRequestListener, type HttpBindings } from "@hono/node-server";
 import { Hono } from "hono";
 import { proxy } from "hono/proxy";
+import { listenOnLoopback } from "../ports.ts";
 
 /** PEM texts and where core is. */
 export interface EdgeOptions {
@@ -65,12 +65,9 @@ export const startEdge = async (options: EdgeOptions): Promise<Edge> => {
     },
     (request, response) => void listener(request, response),
   );
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(options.port ?? 0, options.host ?? "127.0.0.1", resolve);
-  });
+  const port = await listenOnLoopback(server, options.port, options.host);
   return {
-    url: `https://localhost:${(server.address() as AddressInfo).port}`,
+    url: `https://localhost:${port}`,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

@@ -7,6 +7,7 @@ import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { coreEnvironment } from "./core-environment.ts";
+import { mintBridgeToken, type PersonName, people } from "./people.ts";
 
 const silent = () => undefined;
 
@@ -42,4 +43,21 @@ export const openApp = (
     app.fetch(request, {
       peer: { remoteAddress: "127.0.0.1", certificate: null, listener: "http", ...peer },
     });
+};
+
+/** Returns a function that reads a path of core as a person. It throws for another status than 200. */
+export const openReader = (core: Core, name: PersonName) => {
+  const send = openApp(core);
+  const secret = core.config.authTokenSecret.reveal();
+  return async (path: string): Promise<Response> => {
+    const token = await mintBridgeToken(secret, {
+      sub: people[name].userId,
+      now: core.clock.now(),
+    });
+    const headers = { Authorization: `Bearer ${token}` };
+    const response = await send(new Request(`http://core.test${path}`, { headers }));
+    if (response.status !== 200)
+      throw new Error(`${path}: ${response.status} ${await response.text()}`);
+    return response;
+  };
 };

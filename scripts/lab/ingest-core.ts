@@ -4,11 +4,9 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { systemClock } from "#kit/clock.ts";
-import { systemEntropy } from "#kit/entropy.ts";
 import { openTemporaryFolder } from "../temporary-folder.ts";
 import { issueClient } from "./ca/issue-client.ts";
-import { createLabPki, type LabPki } from "./ca/pki.ts";
+import { createLabPki, type LabPki, readCredentialFiles } from "./ca/pki.ts";
 import { labCoreEnvironment } from "./core-environment.ts";
 
 const main = fileURLToPath(new URL("../../functions/main.ts", import.meta.url));
@@ -44,10 +42,9 @@ export const prepareIngestCore = async (
 ): Promise<IngestCore> => {
   const { path, remove } = await openTemporaryFolder("core");
   const lab = join(path, "lab");
-  const pki = await createLabPki({ dir: lab, clock: systemClock });
-  const authTokenSecret = systemEntropy.bytes(32).toHex();
+  const pki = await createLabPki({ dir: lab });
   const env = {
-    ...labCoreEnvironment({ databaseUrl, pki, authTokenSecret, ingestPort }),
+    ...labCoreEnvironment({ databaseUrl, pki, ingestPort }),
     PATH: process.env.PATH,
     SVC_INGEST_REQUIRE_ENROLLMENT: "false",
     ...given,
@@ -72,15 +69,7 @@ export const prepareIngestCore = async (
       return { port, ingestPort: ingest_port, process: child };
     },
     async client(identity) {
-      const options = {
-        dir: lab,
-        identity,
-        lifetimeSeconds: 86_400,
-        clock: systemClock,
-        entropy: systemEntropy,
-      };
-      const { certFile, keyFile } = await issueClient(options);
-      return { cert: await readFile(certFile, "utf8"), key: await readFile(keyFile, "utf8") };
+      return readCredentialFiles(await issueClient({ dir: lab, identity }));
     },
     remove,
   };

@@ -1,9 +1,8 @@
 import { join } from "node:path";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
-import { connectDatabase } from "#functions/store/database/database.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { findPorts } from "../ports.ts";
+import { connectNodeDatabase } from "../postgres/connect-node-database.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
 import { awaitPeople } from "./await-people.ts";
 import { createLabPki, type LabPki } from "./ca/pki.ts";
@@ -46,7 +45,7 @@ export const startLabCore = async (
   cleanup.defer(() => postgres.stop("immediate"));
   await bundled;
   signal.throwIfAborted();
-  const pki = await createLabPki({ dir: join(dir, "lab"), clock });
+  const pki = await createLabPki({ dir: join(dir, "lab") });
   const processes = await createProcesses(join(dir, "logs"), abort);
   cleanup.defer(() => processes.stopAll());
   const authTokenSecret = entropy.bytes(32).toHex();
@@ -70,10 +69,9 @@ export const startLabCore = async (
   );
   core.start();
   await core.ready();
-  const database = connectDatabase({
+  const database = connectNodeDatabase({
     url: databaseUrl,
     connectionsMax: 2,
-    openSocket: openDatabaseSocket,
   });
   cleanup.defer(() => database.close());
   if (!directory) await seedPeople(database.db, clock.now());

@@ -1,4 +1,5 @@
 import { systemClock } from "#kit/clock.ts";
+import { mapValues } from "#kit/map-values.ts";
 import { mintBridgeToken, type PersonName, people } from "./people.ts";
 
 /** Calls core as a person, with a bridge token minted for the call. Throws unless the response is 2xx. */
@@ -13,11 +14,7 @@ export type OperatorApi = <Answer>(
 export type UserIds = Readonly<Record<PersonName, string>>;
 
 /** The ids of people that were seeded and not synced from a directory. */
-const seededUserIds: UserIds = {
-  admin: people.admin.userId,
-  auditor: people.auditor.userId,
-  reader: people.reader.userId,
-};
+const seededUserIds: UserIds = mapValues(people, ({ userId }) => userId);
 
 /** Returns a bridge token of a person for an hour, the longest lifetime that core accepts. */
 export const bridgeTokenOf = (

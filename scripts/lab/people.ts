@@ -44,6 +44,9 @@ export const people: Readonly<Record<PersonName, TestPerson>> = {
   },
 };
 
+/** The names of all people. */
+export const personNames = Object.keys(people) as PersonName[];
+
 /** Writes the people as a directory sync would; one that finds them in the directory leaves them as they are. */
 export const seedPeople = async (db: Database, now: number): Promise<void> => {
   const seeded = Object.values(people);

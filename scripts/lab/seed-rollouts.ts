@@ -167,13 +167,13 @@ const insertTargets = async (tx: Executor, seeding: Seeding, id: string): Promis
     select ${id}::uuid, place, id, wave, status, reason,
       case when status not in ('pending', 'skipped') then ${at(minuteMs)} + later end,
       case when status in ('applied', 'reverted') and not failed then ${at(3 * minuteMs)} + later end,
-      case when failed and status in ('failed', 'reverted') then ${at(beganAfter + minuteMs)} + later end,
-      case when failed and status in ('failed', 'reverted') then (array['config_invalid', 'rolled_back', 'stale'])[1 + place % 3] end,
-      case when failed and status in ('failed', 'reverted') then ${at(beganAfter)} + later + make_interval(secs => place % 60) end,
-      case when failed and status in ('failed', 'reverted') then (array['sources[1].include: must be an array',
+      case when has_failed then ${at(beganAfter + minuteMs)} + later end,
+      case when has_failed then (array['config_invalid', 'rolled_back', 'stale'])[1 + place % 3] end,
+      case when has_failed then ${at(beganAfter)} + later + make_interval(secs => place % 60) end,
+      case when has_failed then (array['sources[1].include: must be an array',
         'back on its last known good config', 'last heartbeat 240 s ago, threshold 180 s'])[1 + place % 3] end,
       case when status = 'reverted' then ${at(12 * minuteMs)} + later end
-    from (
+    from (select *, failed and status in ('failed', 'reverted') as has_failed from (
       select *, make_interval(mins => 30 * (wave - 1)) as later, case
         when is_skipped then 'skipped'
         when wave > ${planned.wave} then 'pending'
@@ -192,7 +192,7 @@ const insertTargets = async (tx: Executor, seeding: Seeding, id: string): Promis
           where n % ${stride} = ${index}
         ) placed
       ) waves
-    ) decided`);
+    ) decided) ended`);
 };
 
 const insertWaves = async (tx: Executor, seeding: Seeding, id: string): Promise<void> => {

@@ -1,7 +1,7 @@
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { readMigrations } from "#functions/node/read-migrations.ts";
-import { type ConnectedDatabase, connectDatabase } from "#functions/store/database/database.ts";
+import type { ConnectedDatabase } from "#functions/store/database/database.ts";
 import { migrate } from "#functions/store/database/migrate.ts";
+import { connectNodeDatabase } from "./connect-node-database.ts";
 import {
   type EmbeddedPostgres,
   type EmbeddedPostgresOptions,
@@ -26,11 +26,7 @@ export const openEmbeddedDatabase = async (
   const server = await startEmbeddedPostgres(options);
   const url = server.url();
   // Without a deadline: seeding a large fleet, or counting the rows of a bench, takes longer than any call of core may.
-  const {
-    db,
-    sql,
-    close: disconnect,
-  } = connectDatabase({ url, openSocket: openDatabaseSocket, deadlineMs: 0 });
+  const { db, sql, close: disconnect } = connectNodeDatabase({ url, deadlineMs: 0 });
   const close = async () => {
     await disconnect();
     await server.stop("immediate");

@@ -23,6 +23,7 @@ interface Part {
 const leaves = ["proto", "kit"];
 const database = ["drizzle-orm", "postgres", "pg"];
 const http = ["hono", "@hono", "@connectrpc"];
+const outside = [...database, ...http];
 const codeLinesMax = 400;
 const vagueNames = new Set([
   "utils",
@@ -47,7 +48,7 @@ export const parts: readonly Part[] = [
   { name: "proto", paths: ["proto/"], imports: ["kit"], without: [...database, "hono", "@hono"] },
   { name: "schema", paths: ["drizzle/schema/"], imports: ["proto"] },
   { name: "containment", paths: ["kit/contain-failures.ts"], imports: [], node: true },
-  { name: "kit", paths: ["kit/"], imports: [], without: [...database, ...http] },
+  { name: "kit", paths: ["kit/"], imports: [], without: outside },
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
   { name: "metrics", paths: ["functions/counted-metrics.ts"], imports: [] },
   {
@@ -68,7 +69,7 @@ export const parts: readonly Part[] = [
   {
     name: "objects",
     imports: leaves,
-    without: [...database, ...http],
+    without: outside,
     owns: ["aws4fetch"],
   },
   {
@@ -80,19 +81,19 @@ export const parts: readonly Part[] = [
     name: "signer",
     imports: [...leaves, "problems"],
     types: ["config"],
-    without: [...database, ...http],
+    without: outside,
   },
   {
     name: "domain",
     imports: [...leaves, "store", "objects", "signer", "problems", "version"],
     types: ["core", "config", "schema", "directory", "inference", "chat-sql"],
-    without: [...database, ...http],
+    without: outside,
   },
   {
     name: "inference",
     imports: [...leaves, "problems"],
     types: ["config"],
-    without: [...database, ...http],
+    without: outside,
     owns: ["ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic", "zod"],
     dynamic: ["functions/inference/ai-sdk.ts"],
   },
@@ -114,7 +115,7 @@ export const parts: readonly Part[] = [
     name: "opamp",
     imports: [...leaves, "domain", "store", "signer", "problems"],
     types: ["core"],
-    without: [...database, ...http],
+    without: outside,
   },
   {
     name: "v1",
@@ -139,12 +140,12 @@ export const parts: readonly Part[] = [
     name: "jobs",
     imports: [...leaves, "domain", "store", "objects", "directory", "problems"],
     types: ["core", "config"],
-    without: [...database, ...http],
+    without: outside,
   },
   {
     name: "directory",
     imports: leaves,
-    without: [...database, ...http],
+    without: outside,
     owns: ["@googleapis/admin", "google-auth-library"],
     dynamic: ["functions/directory/google-directory.ts"],
   },
@@ -218,7 +219,7 @@ export const parts: readonly Part[] = [
     name: "admin",
     paths: ["admin/"],
     imports: [...leaves, "client", "version"],
-    without: [...database, ...http],
+    without: outside,
     node: true,
   },
 ];

@@ -44,7 +44,7 @@ beforeAll(async () => {
   const database = await createTestDatabase();
   cleanup.defer(() => database.drop());
   const { db } = database.connect();
-  const lab = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
+  const lab = await createLabPki({ dir: join(dir, "lab") });
   const given = new AbortController();
   const processes = await createProcesses(dir, (error) => given.abort(error));
   cleanup.defer(() => processes.stopAll());

@@ -10,7 +10,6 @@ import { followVariables } from "#functions/node/database/follow-variables.ts";
 import { createCredentialReader } from "#functions/node/own-credentials.ts";
 import { checkEach, type ReloadedFiles } from "#functions/node/reload-files.ts";
 import { loadCoreFiles } from "#functions/server.ts";
-import { systemClock } from "#kit/clock.ts";
 import { marksOf, namesOf } from "#kit/env.ts";
 import { tracesVariables } from "#kit/tracing/config.ts";
 import { type Credential, credentials } from "#proto/system/credentials.ts";
@@ -40,7 +39,7 @@ const put = (variable: string, contents: string) => {
 let contents: Readonly<Record<string, string>>;
 beforeAll(async () => {
   put("license.pem", "a key");
-  const pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
+  const pki = await createLabPki({ dir: join(dir, "pki") });
   contents = contentsOf(pki);
 });
 

@@ -1,8 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
-import { type ConnectedDatabase, connectDatabase } from "#functions/store/database/database.ts";
+import type { ConnectedDatabase } from "#functions/store/database/database.ts";
 import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { systemClock } from "#kit/clock.ts";
 import { awaitPeople } from "#scripts/lab/await-people.ts";
@@ -23,6 +22,7 @@ import type { UserAgent } from "#scripts/lab/user-agent.ts";
 import { signInAnew } from "#scripts/lab/walk-sign-in.ts";
 import { providerEnvironment, webEnvironment } from "#scripts/lab/web-environment.ts";
 import { findPorts } from "#scripts/ports.ts";
+import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
@@ -74,7 +74,7 @@ let pki: LabPki;
 let directory: DirectoryApi;
 beforeAll(async () => {
   server = await startEmbeddedPostgres({ tcp: true, settings: { max_connections: "200" } });
-  pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
+  pki = await createLabPki({ dir: join(dir, "pki") });
   directory = await startDirectoryApi();
 });
 afterAll(async () => {
@@ -132,9 +132,8 @@ describe.for(possible.slice(isSlow ? 0 : -1))(
     const cleanup = new AsyncDisposableStack();
 
     beforeAll(async () => {
-      const admin = connectDatabase({
+      const admin = connectNodeDatabase({
         url: server.url(),
-        openSocket: openDatabaseSocket,
         deadlineMs: 60_000,
       });
       await admin.sql.unsafe(`create role owner_${mode} login`);
@@ -152,9 +151,8 @@ describe.for(possible.slice(isSlow ? 0 : -1))(
           `alter database ${mode} set ${name} = ${name === "search_path" ? value : `'${value}'`}`,
         );
       await admin.close();
-      database = connectDatabase({
+      database = connectNodeDatabase({
         url: server.url(mode),
-        openSocket: openDatabaseSocket,
         deadlineMs: 60_000,
       });
       cleanup.defer(() => database.close());
@@ -212,7 +210,7 @@ describe.for(possible.slice(isSlow ? 0 : -1))(
 
     it("answers statements that are called together, in a transaction and outside", async () => {
       const url = env.SVC_DATABASE_URL ?? "";
-      const { sql, close } = connectDatabase({
+      const { sql, close } = connectNodeDatabase({
         url,
         pooled: withSessionUrl,
         connectionsMax: 1,
@@ -288,7 +286,7 @@ describe.for(possible.slice(isSlow ? 0 : -1))(
     });
 
     it("D10: signs an operator in, and shows the host as revoked on the fleet page", async () => {
-      agent = await signInAnew({ origin, account: people.auditor.subject });
+      agent = await signInAnew(origin, "auditor");
       expect((await agent.fetch(`${origin}/api/core/whoami`)).status).toBe(200);
       const health = await agent.fetch(`${origin}/api/core/collector/health`);
       expect(await health.json()).toMatchObject({

@@ -9,7 +9,7 @@ import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { encodePem } from "#proto/pem.ts";
 import { issueClient } from "#scripts/lab/ca/issue-client.ts";
-import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
+import { createLabPki, type LabPki, readCredentialFiles } from "#scripts/lab/ca/pki.ts";
 import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
@@ -297,14 +297,7 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
     const provision = async (lab: string, lifetimeSeconds: number, now: number) => {
       const identity = `${identityPrefix}${crypto.randomUUID()}`;
       const clock = { now: () => now };
-      const files = await issueClient({
-        dir: lab,
-        identity,
-        lifetimeSeconds,
-        clock,
-        entropy: systemEntropy,
-      });
-      return { cert: await readFile(files.certFile), key: await readFile(files.keyFile) };
+      return readCredentialFiles(await issueClient({ dir: lab, identity, lifetimeSeconds, clock }));
     };
     const expired = await provision(join(dir, "lab"), 3600, Date.now() - 86_400_000);
     expect(await sendHeartbeat(proxy.url, host, expired)).toBe("401 certificate_expired");

@@ -154,7 +154,7 @@ const roll = async (step: number, replaces = true) => {
   await Promise.all([start("core", "functions/main.ts"), start("web", "ui/bff/main.ts")]);
 };
 
-const signIn = () => signInAnew({ origin: balancers.web.url, account: people.auditor.subject });
+const signIn = () => signInAnew(balancers.web.url, "auditor");
 const whoami = async (agent: UserAgent) => {
   const response = await agent.fetch(`${balancers.web.url}/api/core/whoami`);
   await response.body?.cancel();

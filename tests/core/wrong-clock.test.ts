@@ -1,9 +1,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { systemClock } from "#kit/clock.ts";
-import { systemEntropy } from "#kit/entropy.ts";
 import { issueClient } from "#scripts/lab/ca/issue-client.ts";
+import { readCredentialFiles } from "#scripts/lab/ca/pki.ts";
 import { useTestDatabase } from "../support/database.ts";
 import { createTestLab } from "../support/deployment/lab.ts";
 import { frame, newQueue, testHost } from "../support/frames.ts";
@@ -17,12 +16,9 @@ const issued = await issueClient({
   dir: join(dir, "pki"),
   identity: testHost,
   lifetimeSeconds: 3600,
-  clock: systemClock,
-  entropy: systemEntropy,
 });
 const certificate = {
-  cert: await readFile(issued.certFile, "utf8"),
-  key: await readFile(issued.keyFile, "utf8"),
+  ...(await readCredentialFiles(issued)),
   der: new Uint8Array(),
 };
 // In place of the machine's clock.

@@ -48,7 +48,7 @@ it.skipIf(bin === undefined)(
     const other = join(dir, "other");
     mkdirSync(other);
     const secretFile = "auth-token-secret";
-    await createLabPki({ dir: etc, clock: systemClock });
+    await createLabPki({ dir: etc });
     writeFileSync(join(etc, secretFile), `${"0".repeat(64)}\n`, { mode: 0o600 });
     writeFileSync(join(etc, "core.env"), "PORT=8080\n", { mode: 0o600 });
     const peopleFile = join(etc, "people.yaml");

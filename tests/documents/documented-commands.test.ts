@@ -7,7 +7,6 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { chmodSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { systemClock } from "#kit/clock.ts";
 import { createLabPki } from "#scripts/lab/ca/pki.ts";
 import { createTestCa, createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { createTestReceiptKey, signChain } from "../support/chat/receipts.ts";
@@ -89,7 +88,7 @@ it("enroll.md, collector-config.md: provision a certificate, and validate a conf
 
 it("deploy.md: check the configuration of core, with its files", async () => {
   const etc = join(dir, "etc");
-  await createLabPki({ dir: etc, clock: systemClock });
+  await createLabPki({ dir: etc });
   const paths = {
     "/etc/svc": etc,
     "/opt/svc/dist/svc-server/main.mjs": programFile("functions/main.ts"),

@@ -21,7 +21,6 @@ import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { readKeyFile } from "#functions/node/config-files.ts";
-import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
 import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
@@ -84,7 +83,7 @@ const runScript = (
 };
 
 beforeAll(async () => {
-  pki = await createLabPki({ dir: inDir("pki"), clock: systemClock });
+  pki = await createLabPki({ dir: inDir("pki") });
   database = await createTestDatabase();
   const { db, close } = database.connect();
   await seedPeople(db, Date.now());

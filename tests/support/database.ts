@@ -1,10 +1,6 @@
 import { inject } from "vitest";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
-import {
-  type ConnectedDatabase,
-  connectDatabase,
-  type DatabaseOptions,
-} from "#functions/store/database/database.ts";
+import type { ConnectedDatabase, DatabaseOptions } from "#functions/store/database/database.ts";
+import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import { whenDone } from "./new-folder.ts";
 
 declare module "vitest" {
@@ -60,13 +56,12 @@ const connectForTest = (
   connectionsMax: number,
   options: Pick<DatabaseOptions, "tracer" | "plansByIndex"> = {},
 ): ConnectedDatabase =>
-  connectDatabase({
+  connectNodeDatabase({
     ...options,
     url,
     connectionsMax,
     connectTimeoutSeconds: 60,
     deadlineMs: 60_000,
-    openSocket: openDatabaseSocket,
   });
 
 /** One connection for each worker: opening one takes longer than dropping a database. It ends with the worker. */

@@ -166,8 +166,7 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
       const { userId, displayName } = people[name];
       return browserCookieOf((await sessions.issue({ userId, displayName })).cookie);
     },
-    signIn: (name, returnTo = "/") =>
-      signInAnew({ origin, account: people[name].subject, returnTo }),
+    signIn: (name, returnTo) => signInAnew(origin, name, returnTo),
     close: async () => {
       await listener.close(1000);
       await identityProvider.close();

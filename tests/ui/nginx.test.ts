@@ -5,7 +5,6 @@ import { request } from "node:https";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { systemClock } from "#kit/clock.ts";
 import { createLabPki, labServerNames } from "#scripts/lab/ca/pki.ts";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
@@ -29,7 +28,6 @@ beforeAll(async () => {
   if (!installed) return;
   const pki = await createLabPki({
     dir: join(dir, "lab"),
-    clock: systemClock,
     serverNames: [...labServerNames, host],
   });
   serverCa = await readFile(pki.serverCaFile, "utf8");

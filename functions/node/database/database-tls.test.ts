@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connectDatabase } from "#functions/store/database/database.ts";
 import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
-import { systemClock } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
 import {
@@ -17,7 +16,7 @@ const dir = newFolder();
 let pki: LabPki;
 let server: EmbeddedPostgres;
 beforeAll(async () => {
-  pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
+  pki = await createLabPki({ dir: join(dir, "pki") });
   const files = { cert: join(dir, "server.crt"), key: join(dir, "server.key") };
   await copyFile(pki.ingest.certFile, files.cert);
   await copyFile(pki.ingest.keyFile, files.key);

@@ -4,12 +4,11 @@ import { encodeRequest } from "#functions/export/export-requests.ts";
 import { gzipFast } from "#functions/export/otlp-client.ts";
 import { type Committer, createCommitter } from "#functions/ingest/committer.ts";
 import { createObjectWriter } from "#functions/ingest/object-writer.ts";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { createNodeObjectReader } from "#functions/node/ingest/read-objects.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { openObjectStore } from "#functions/node/objects/open-store.ts";
 import { claimStore } from "#functions/objects/claim-store.ts";
-import { connectDatabase, type Database } from "#functions/store/database/database.ts";
+import type { Database } from "#functions/store/database/database.ts";
 import { readLineageName } from "#functions/store/database/lineage.ts";
 import { packBlocks, readBlocks, readerSetup } from "#functions/store/export/read-envelopes.ts";
 import { openCommitClient } from "#functions/store/ingest/commit-batch.ts";
@@ -20,6 +19,7 @@ import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { mapValues } from "#kit/map-values.ts";
 import { bundlePrograms, programPaths } from "#scripts/bundle/bundle-programs.ts";
+import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import {
   type EmbeddedDatabase,
   openEmbeddedDatabase,
@@ -109,7 +109,7 @@ const openExportStore = async (
   { url, sql }: EmbeddedDatabase,
   location: string | null,
 ): Promise<ExportStore> => {
-  const connection = connectDatabase({ url, connectionsMax: 2, openSocket: openDatabaseSocket });
+  const connection = connectNodeDatabase({ url, connectionsMax: 2 });
   const { db } = connection;
   // Objects name the deployment that they belong to.
   await sql`insert into deployment (tenant_id, created_at) values (gen_random_uuid(), now())`;

@@ -1,14 +1,11 @@
-import type { Core } from "#functions/core.ts";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { countAuditEvents } from "#functions/store/audit/audit.ts";
 import { createHourColumns } from "#functions/store/completeness/hour-columns.ts";
-import { connectDatabase } from "#functions/store/database/database.ts";
 import { createFleetColumns } from "#functions/store/fleet/columns/fleet-columns.ts";
 import { createPastColumns } from "#functions/store/fleet/past/past-columns.ts";
 import { type Clock, systemClock } from "#kit/clock.ts";
-import { createInProcessCore, openApp } from "#scripts/lab/in-process-core.ts";
-import { mintBridgeToken, people } from "#scripts/lab/people.ts";
+import { createInProcessCore, openReader } from "#scripts/lab/in-process-core.ts";
+import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { openFleetDatabase, seedLargeFleet } from "./large-fleet.ts";
 
@@ -20,6 +17,7 @@ export const openReportsLab = async (hosts: number, resources: AsyncDisposableSt
   let aheadMs = 0;
   const clock = { ...systemClock, now: () => systemClock.now() - behindMs + aheadMs };
   const reporting = resources.use(openReportingCore(database.url, clock));
+  const read = openReader(reporting.core, "auditor");
   return {
     ...reporting,
     database,
@@ -29,7 +27,8 @@ export const openReportsLab = async (hosts: number, resources: AsyncDisposableSt
     setAhead: (ms: number) => {
       aheadMs = ms;
     },
-    get: openReports(reporting.core),
+    /** Reads what is below `/v1/collector/`. */
+    get: (path: string) => read(`/v1/collector/${path}`),
   };
 };
 
@@ -40,25 +39,9 @@ const behindOf = async ({ sql }: EmbeddedDatabase): Promise<number> => {
   return systemClock.now() - Number(row?.ms);
 };
 
-/** Returns a function that reads what is below `/v1/collector/` as an auditor. It throws for another status than 200. */
-const openReports = (core: Core): ((path: string) => Promise<Response>) => {
-  const send = openApp(core);
-  const secret = core.config.authTokenSecret.reveal();
-  return async (path) => {
-    const token = await mintBridgeToken(secret, {
-      sub: people.auditor.userId,
-      now: core.clock.now(),
-    });
-    const headers = { Authorization: `Bearer ${token}` };
-    const response = await send(new Request(`http://core.bench/v1/collector/${path}`, { headers }));
-    if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);
-    return response;
-  };
-};
-
 /** Creates a core in this process that keeps hosts in its memory, with a pool of reports as a server has it. */
 export const openReportingCore = (url: string, clock: Clock) => {
-  const { db, close } = connectDatabase({ url, openSocket: openDatabaseSocket, connectionsMax: 4 });
+  const { db, close } = connectNodeDatabase({ url, connectionsMax: 4 });
   const stop = new AbortController();
   const viewsShared = { ms: 1000, clock, version: () => countAuditEvents(db) };
   const shared = { db, clock, stopping: stop.signal };

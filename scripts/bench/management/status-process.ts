@@ -2,9 +2,8 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
-import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
+import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import { type StatusLoad, type StatusLoadFigures, startStatusLoad } from "./status-load.ts";
 
 /** The database, the rate, and how far the clock of the fleet is behind. */
@@ -34,7 +33,7 @@ export const startStatusProcess = async (
 const [given] = process.argv.slice(2);
 if (import.meta.main && given !== undefined) {
   const { url, perSecond, behindMs } = JSON.parse(given) as StatusProcess;
-  const database = connectDatabase({ url, openSocket: openDatabaseSocket, deadlineMs: 0 });
+  const database = connectNodeDatabase({ url, deadlineMs: 0 });
   const clock = { now: () => systemClock.now() - behindMs };
   const load = await startStatusLoad(database, { perSecond, clock, now: clock.now() });
   process.send?.("started");

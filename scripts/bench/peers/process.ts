@@ -1,5 +1,4 @@
 import { readFile } from "node:fs/promises";
-import { systemClock } from "#kit/clock.ts";
 import { createLabPki } from "#scripts/lab/ca/pki.ts";
 import { findPorts } from "#scripts/ports.ts";
 import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
@@ -9,7 +8,7 @@ import type { PairContext } from "./pairs.ts";
 /** Prepares a peer's server: a folder with certificates, a free port, and a function that opens connections; all ends with the pair. */
 export const preparePeer = async (name: string, defer: PairContext["defer"]) => {
   const { path: folder } = defer(await openTemporaryFolder(name));
-  const { edge, serverCaFile } = await createLabPki({ dir: folder, clock: systemClock });
+  const { edge, serverCaFile } = await createLabPki({ dir: folder });
   const ca = await readFile(serverCaFile, "utf8");
   const [port = 0] = await findPorts(1);
   const connect = async (count: number): Promise<HttpsSender[]> => {

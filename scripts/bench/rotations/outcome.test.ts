@@ -31,10 +31,10 @@ it("is a row for each history and a column for each program", () => {
     }),
   ).toBe(
     [
-      "| history | lines | ours | theirs |",
-      "| --- | --: | --- | --- |",
-      "| rename | 4,000 | - | 1,500 lost, untold; 1 doubled |",
-      "| copy | 4,000 | - | 5 lost, told |",
+      "| history | lines | ours | theirs                        |",
+      "| ------- | ----- | ---- | ----------------------------- |",
+      "| rename  | 4,000 | -    | 1,500 lost, untold; 1 doubled |",
+      "| copy    | 4,000 | -    | 5 lost, told                  |",
     ].join("\n"),
   );
 });

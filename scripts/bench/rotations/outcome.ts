@@ -1,3 +1,5 @@
+import { markdownTable } from "#scripts/generate/markdown.ts";
+
 /** What became of the lines of a history. */
 export interface LineOutcome {
   written: number;
@@ -38,13 +40,9 @@ export const tableOf = (
 ): string => {
   const rows = Object.entries(outcomes);
   const programs = Object.keys(rows[0]?.[1] ?? {});
-  const cells = [
-    ["history", "lines", ...programs],
-    ["---", "--:", ...programs.map(() => "---")],
-    ...rows.map(([history, row]) => {
-      const [{ written } = { written: 0 }] = Object.values(row);
-      return [history, written.toLocaleString("en"), ...Object.values(row).map(describe)];
-    }),
-  ];
-  return cells.map((row) => `| ${row.join(" | ")} |`).join("\n");
+  const cells = rows.map(([history, row]) => {
+    const [{ written } = { written: 0 }] = Object.values(row);
+    return [history, written.toLocaleString("en"), ...Object.values(row).map(describe)];
+  });
+  return markdownTable(["history", "lines", ...programs], cells);
 };

@@ -9,8 +9,8 @@ import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { commitBatch, openCommitClient } from "#functions/store/ingest/commit-batch.ts";
 import { runOf } from "#functions/store/ingest/envelope-run.ts";
 import { type AgentKind, agentKinds } from "#proto/values.ts";
-import { openApp } from "#scripts/lab/in-process-core.ts";
-import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
+import { openReader } from "#scripts/lab/in-process-core.ts";
+import { seedPeople } from "#scripts/lab/people.ts";
 import {
   type EmbeddedDatabase,
   openEmbeddedDatabase,
@@ -46,17 +46,11 @@ export const predictHealth = async (
 ): Promise<FleetHealth> => {
   const core = (await playHistories(database, plan, histories))(pagesAt[0]);
   await seedPeople(database.db, pagesAt[0]);
-  const send = openApp(core);
-  const secret = core.config.authTokenSecret.reveal();
+  const read = openReader(core, "admin");
   let page = 0;
   return readHealth(async (path) => {
     core.clock.time = pagesAt[page++] ?? core.clock.time;
-    const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: core.clock.time });
-    const headers = { Authorization: `Bearer ${token}` };
-    const response = await send(new Request(`http://core.model${path}`, { headers }));
-    if (response.status !== 200)
-      throw new Error(`the model's report: ${response.status} ${await response.text()}`);
-    return response.json();
+    return (await read(path)).json();
   });
 };
 

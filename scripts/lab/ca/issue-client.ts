@@ -2,8 +2,8 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { signerLoader } from "#functions/node/follow-files.ts";
 import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
-import type { Clock } from "#kit/clock.ts";
-import type { Entropy } from "#kit/entropy.ts";
+import { type Clock, systemClock } from "#kit/clock.ts";
+import { type Entropy, systemEntropy } from "#kit/entropy.ts";
 import { labPkiIn, writeCredentialFiles } from "./pki.ts";
 import { createTestKey } from "./test-pki.ts";
 
@@ -15,11 +15,13 @@ import { createTestKey } from "./test-pki.ts";
 export const issueClient = async (options: {
   dir: string;
   identity: string;
-  lifetimeSeconds: number;
-  clock: Pick<Clock, "now">;
-  entropy: Entropy;
+  /** A day by default. */
+  lifetimeSeconds?: number;
+  clock?: Pick<Clock, "now">;
+  entropy?: Entropy;
 }) => {
-  const { dir, identity, lifetimeSeconds, clock, entropy } = options;
+  const { dir, identity, lifetimeSeconds = 86_400 } = options;
+  const { clock = systemClock, entropy = systemEntropy } = options;
   if (!URL.canParse(identity) || !/^[\x21-\x7e]{1,253}$/.test(identity))
     throw new Error("the identity must be an absolute URI of 1 to 253 printable ASCII characters");
   const { enrollmentCa } = labPkiIn(dir);

@@ -3,8 +3,7 @@
  * exists, then the client certificate if one is requested. Prints one JSON object with the paths; exit code 0, 1 failed, 2 usage.
  */
 import { resolve } from "node:path";
-import { rfc3339, systemClock } from "#kit/clock.ts";
-import { systemEntropy } from "#kit/entropy.ts";
+import { rfc3339 } from "#kit/clock.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { issueClient } from "./issue-client.ts";
 import { createLabPki, labServerNames } from "./pki.ts";
@@ -19,7 +18,6 @@ const {
 const run = async (dir: string): Promise<object> => {
   const lab = await createLabPki({
     dir,
-    clock: systemClock,
     serverNames: [...labServerNames, ...names],
   });
   const report = {
@@ -30,13 +28,7 @@ const run = async (dir: string): Promise<object> => {
     enrollment_ca: { cert_file: lab.enrollmentCa.certFile, key_file: lab.enrollmentCa.keyFile },
   };
   if (identity === undefined) return report;
-  const client = await issueClient({
-    dir,
-    identity,
-    lifetimeSeconds: days * 86_400,
-    clock: systemClock,
-    entropy: systemEntropy,
-  });
+  const client = await issueClient({ dir, identity, lifetimeSeconds: days * 86_400 });
   return {
     ...report,
     client: {

@@ -6,10 +6,10 @@
  * complete or absent.
  */
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { dirname, join } from "node:path";
-import { type Clock, dayMs } from "#kit/clock.ts";
+import { type Clock, dayMs, systemClock } from "#kit/clock.ts";
 import { encodePem } from "#proto/pem.ts";
 import {
   createTestCa,
@@ -72,10 +72,10 @@ export const labPkiIn = (dir: string): LabPki => {
  */
 export const createLabPki = async (options: {
   dir: string;
-  clock: Pick<Clock, "now">;
+  clock?: Pick<Clock, "now">;
   serverNames?: readonly string[];
 }): Promise<LabPki & { created: boolean }> => {
-  const { dir, clock, serverNames = labServerNames } = options;
+  const { dir, clock = systemClock, serverNames = labServerNames } = options;
   const files = labPkiIn(dir);
   if (existsSync(files.enrollmentCa.keyFile)) return { ...files, created: false };
   const from = clock.now() - 60_000;
@@ -153,3 +153,9 @@ export const writeCredentialFiles = async (
   await writeFile(files.keyFile, credentials.keyPem, { mode: 0o600, flag: "wx" });
   await writeFile(files.certFile, credentials.certificatePem, { mode: 0o644, flag: "wx" });
 };
+
+/** Reads a certificate and its key, in PEM. */
+export const readCredentialFiles = async ({ certFile, keyFile }: CredentialFiles) => ({
+  cert: await readFile(certFile, "utf8"),
+  key: await readFile(keyFile, "utf8"),
+});

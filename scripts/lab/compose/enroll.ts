@@ -1,9 +1,8 @@
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
-import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
 import { execute } from "#scripts/execute.ts";
+import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import { awaitPeople } from "../await-people.ts";
 import { withSources } from "../enroll-collector.ts";
 import { createOperatorApi, createPolicyWithToken } from "../operator-api.ts";
@@ -17,7 +16,7 @@ const tokenFile = "/tmp/token";
 export const enroll = async (): Promise<void> => {
   const secret = (name: string) => readFile(join(secretsFolder, name), "utf8");
   const url = await secret("database-url");
-  const database = connectDatabase({ url, connectionsMax: 1, openSocket: openDatabaseSocket });
+  const database = connectNodeDatabase({ url, connectionsMax: 1 });
   const userIds = await awaitPeople(database.sql, {
     clock: systemClock,
     signal: new AbortController().signal,

@@ -1,6 +1,5 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createLabPki, labServerNames } from "../ca/pki.ts";
 import { providerClient } from "../identity-provider.ts";
@@ -10,7 +9,6 @@ import { secretsFolder, serviceNames } from "./lab-files.ts";
 export const makeSecrets = async (): Promise<void> => {
   const { created } = await createLabPki({
     dir: "/lab/pki",
-    clock: systemClock,
     serverNames: [...labServerNames, ...serviceNames],
   });
   await mkdir(secretsFolder, { recursive: true, mode: 0o700 });

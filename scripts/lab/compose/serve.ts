@@ -1,8 +1,8 @@
-import { once } from "node:events";
-import { readFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { pipeline } from "node:stream";
 import { createServer } from "node:tls";
+import { listenOnLoopback } from "#scripts/ports.ts";
+import { readCredentialFiles } from "../ca/pki.ts";
 import { startLabEdge } from "../core-process.ts";
 import { startDirectoryApi } from "../directory-api.ts";
 import { labAccounts, startIdentityProvider } from "../identity-provider.ts";
@@ -15,19 +15,14 @@ export const serveDirectory = async (): Promise<void> => {
   const directory = await startDirectoryApi({ publicUrl: `https://directory:${ports.directory}` });
   await directory.writeKeyFile(secretsFolder);
   const { port, hostname: host } = new URL(directory.url);
-  const { certFile, keyFile } = labPki.edge;
-  const server = createServer(
-    { cert: await readFile(certFile), key: await readFile(keyFile) },
-    (socket) => {
-      const upstream = connect({ host, port: Number(port) });
-      pipeline(socket, upstream, () => undefined);
-      pipeline(upstream, socket, () => undefined);
-    },
-  );
+  const server = createServer(await readCredentialFiles(labPki.edge), (socket) => {
+    const upstream = connect({ host, port: Number(port) });
+    pipeline(socket, upstream, () => undefined);
+    pipeline(upstream, socket, () => undefined);
+  });
   // A health check that connects without a handshake.
   server.on("tlsClientError", () => undefined);
-  server.listen(ports.directory, everywhere);
-  await once(server, "listening");
+  await listenOnLoopback(server, ports.directory, everywhere);
 };
 
 /** Serves the identity provider at the address `ISSUER` for the web at `WEB_ORIGIN`. */

@@ -1,13 +1,12 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { parseDirectoryFile } from "#functions/directory/directory-file.ts";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
-import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { findPorts, isPortFree } from "#scripts/ports.ts";
+import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
-import { createLabPki, type LabPki, labServerNames } from "../ca/pki.ts";
+import { createLabPki, type LabPki } from "../ca/pki.ts";
 import { listenerEnvironment } from "../core-environment.ts";
 import { clientCertificateHeader, startLabEdge } from "../core-process.ts";
 import { type IdentityProvider, startIdentityProvider } from "../identity-provider.ts";
@@ -38,8 +37,6 @@ export const startLabServices = async (options: {
   const ports = await choosePorts();
   const pki = await createLabPki({
     dir: join(dir, "pki"),
-    clock: systemClock,
-    serverNames: labServerNames,
   });
   const postgres = await startEmbeddedPostgres({ tcp: true });
   cleanup.defer(() => postgres.stop("fast"));
@@ -141,9 +138,8 @@ const writeEnvironment = async (
 const grantWebRole = (url: string, password: string): { stop(): Promise<void> } => {
   const stopping = new AbortController();
   const run = async (): Promise<void> => {
-    const { sql, close } = connectDatabase({
+    const { sql, close } = connectNodeDatabase({
       url,
-      openSocket: openDatabaseSocket,
       deadlineMs: 10_000,
     });
     try {

@@ -1,14 +1,13 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
-import { connectDatabase } from "#functions/store/database/database.ts";
 import { adoptExports } from "#functions/store/export/renumber-envelopes.ts";
 import { systemClock } from "#kit/clock.ts";
 import { programPaths } from "#scripts/bundle/bundle-programs.ts";
 import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
 import { storeKeyEnvironment } from "#scripts/lab/tabulate-stored.ts";
 import { findPorts } from "#scripts/ports.ts";
+import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import { startTcpProxy } from "#tests/fakes/tcp-proxy.ts";
 import { startReplicatedPostgres } from "#tests/support/database/replicated-postgres.ts";
 import { startChaosBackend } from "./chaos-backend.ts";
@@ -87,9 +86,8 @@ export const startScene = async (
   ]);
   for (const { close } of [proxy, direct]) cleanup.defer(close);
   const connect = () =>
-    connectDatabase({
+    connectNodeDatabase({
       url: `postgres://postgres@127.0.0.1:${direct.port}/postgres`,
-      openSocket: openDatabaseSocket,
       // The oracle reads all that was stored.
       deadlineMs: 10 * drainTimeoutMs,
     });

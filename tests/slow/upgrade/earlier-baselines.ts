@@ -1,11 +1,10 @@
 import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import history from "#drizzle/migrations/history.json" with { type: "json" };
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { readMigrations, type SchemaHistory } from "#functions/node/read-migrations.ts";
-import { connectDatabase } from "#functions/store/database/database.ts";
 import { migrate } from "#functions/store/database/migrate.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 import { readCatalog } from "#tests/support/database/schema-catalog.ts";
 import { git } from "./previous.ts";
@@ -19,9 +18,8 @@ export const carryEarlierBaselines = async () => {
   const faults: string[] = [];
   let equal = 0;
   const inDatabase = async <Result>(name: string, run: (sql: SqlClient) => Promise<Result>) => {
-    const { sql, close } = connectDatabase({
+    const { sql, close } = connectNodeDatabase({
       url: server.url(name),
-      openSocket: openDatabaseSocket,
       connectionsMax: 1,
     });
     try {

@@ -1,13 +1,11 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
-import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { awaitPeople } from "#scripts/lab/await-people.ts";
 import { issueClient } from "#scripts/lab/ca/issue-client.ts";
-import { createLabPki } from "#scripts/lab/ca/pki.ts";
+import { createLabPki, readCredentialFiles } from "#scripts/lab/ca/pki.ts";
 import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
 import { clientCertificateHeader, startLabEdge } from "#scripts/lab/core-process.ts";
 import { startDirectory } from "#scripts/lab/lab-core.ts";
@@ -18,6 +16,7 @@ import {
   type UserIds,
 } from "#scripts/lab/operator-api.ts";
 import { waitUntil } from "#scripts/lab/wait-until.ts";
+import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 import { logged, type Program, startProgram } from "#tests/support/program.ts";
 import { checkStored, type NumberedLoad, startNumberedLoad } from "../chaos/load.ts";
@@ -50,15 +49,14 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
   const server = await startEmbeddedPostgres({ settings: { max_connections: connectionsMax } });
   cleanup.defer(() => server.stop("immediate"));
   const lab = join(dir, "lab");
-  const pki = await createLabPki({ dir: lab, clock: systemClock });
+  const pki = await createLabPki({ dir: lab });
   const authTokenSecret = systemEntropy.bytes(32).toHex();
   const directory = await startDirectory(dir, cleanup);
   const options = {
     url: server.url(),
-    openSocket: openDatabaseSocket,
     deadlineMs: statementTimeoutMs,
   };
-  const { sql, close } = connectDatabase(options);
+  const { sql, close } = connectNodeDatabase(options);
   cleanup.defer(() => close(1));
   const signal = AbortSignal.timeout(900_000);
   const until = <Found>(what: string, probe: () => Promise<Found | undefined>) =>
@@ -173,20 +171,8 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
       return row?.drift;
     });
 
-  const client = async (identity: string) => {
-    const issued = {
-      dir: lab,
-      identity,
-      lifetimeSeconds: 86_400,
-      clock: systemClock,
-      entropy: systemEntropy,
-    };
-    const files = await issueClient(issued);
-    return {
-      cert: await readFile(files.certFile, "utf8"),
-      key: await readFile(files.keyFile, "utf8"),
-    };
-  };
+  const client = async (identity: string) =>
+    readCredentialFiles(await issueClient({ dir: lab, identity }));
   const caPem = await readFile(pki.serverCaFile, "utf8");
   const send = (names: readonly string[], port: number) =>
     startNumberedLoad(

@@ -2,7 +2,6 @@ import { readFileSync } from "node:fs";
 import { afterAll, expect, it } from "vitest";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { connectDatabase } from "#functions/store/database/database.ts";
-import { people } from "#scripts/lab/people.ts";
 import { signInAnew } from "#scripts/lab/walk-sign-in.ts";
 import { useTestWeb } from "#tests/support/web.ts";
 
@@ -33,7 +32,7 @@ afterAll(async () => {
 });
 
 it("suffices to sign in and to be ready", async () => {
-  const agent = await signInAnew({ origin: web.origin, account: people.admin.subject });
+  const agent = await signInAnew(web.origin, "admin");
   expect((await agent.visit(`${web.origin}/readyz`)).status).toBe(200);
 });
 
