@@ -6,8 +6,8 @@ import { systemClock } from "#kit/clock.ts";
 import type { NowReport } from "#proto/now/report.ts";
 import type { Watch } from "#proto/watch/watch.ts";
 import { people } from "#scripts/lab/people.ts";
-import { preparedFleets } from "#scripts/screenshots/prepared-fleets.ts";
 import { createTestToken } from "../support/collector.ts";
+import { preparedFleets } from "../support/prepared-fleets.ts";
 import { flawsOf } from "../support/ui-states.ts";
 import {
   expectAddress,

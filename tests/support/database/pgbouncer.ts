@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
-import { canRun, installPackage } from "#scripts/lab/install-package.ts";
 import { waitUntil } from "#scripts/lab/wait-until.ts";
 import { findPorts, isListening } from "#scripts/ports.ts";
+import { canRun, installPackage } from "../install-package.ts";
 
 /** PgBouncer's `pool_mode`: how long a client keeps its server connection. */
 export type PoolMode = "session" | "transaction" | "statement";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { NowLine, NowReport } from "#proto/now/report.ts";
-import { preparedFleets } from "#scripts/screenshots/prepared-fleets.ts";
+import { preparedFleets } from "#tests/support/prepared-fleets.ts";
 import { nextLooks } from "./last-look.ts";
 import {
   ageText,

@@ -1,7 +1,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { oneAtATime } from "../one-at-a-time.ts";
+import { oneAtATime } from "#scripts/one-at-a-time.ts";
 
 const runs = (program: string): boolean =>
   spawnSync(program, ["--version"], { stdio: "ignore" }).status === 0;
