@@ -39,7 +39,7 @@ it("encodes requests as the library decodes them", () => {
         ackedThrough: 0,
         sentThrough: large,
         takesDirectives: true,
-        leftQueues: [{ queueId: id(5), storedThrough: large, ackedThrough: 1 }],
+        leftQueues: [{ queueId: id(5), storedThrough: large, ackedThrough: 1, forked: true }],
       }),
     ).message,
   ).toMatchObject({
@@ -49,7 +49,9 @@ it("encodes requests as the library decodes them", () => {
       ackedThrough: 0n,
       sentThrough: BigInt(large),
       takesDirectives: true,
-      leftQueues: [{ queueId: id(5), storedThrough: BigInt(large), ackedThrough: 1n }],
+      leftQueues: [
+        { queueId: id(5), storedThrough: BigInt(large), ackedThrough: 1n, forked: true },
+      ],
       sendsAccounts: true,
     },
   });

@@ -12,6 +12,8 @@ export interface LeftQueue {
   readonly storedThrough: number;
   /** Core had acknowledged it to this queue when it was left: `storedThrough` may be of a copy since. 0 if that is unknown. */
   readonly ackedThrough: number;
+  /** Core had rejected it as a copy. */
+  readonly forked: boolean;
   readonly hostId: string;
   /** Rises from one to the next. */
   readonly order: number;
@@ -24,8 +26,9 @@ const leftQueuesMax = 8;
 const Saved = v.object({
   hostId: v.string(),
   storedThrough: v.number(),
-  // An earlier version did not save it.
+  // An earlier version did not save these.
   ackedThrough: v.optional(v.number(), 0),
+  forked: v.optional(v.boolean(), false),
   order: v.number(),
 });
 
@@ -64,14 +67,16 @@ export const leftCheckpoint = ({ queueId, ...saved }: LeftQueue): Checkpoint => 
 export const leaveQueue = (
   saved: ReadonlyMap<string, string>,
   { hostId, queueId, ackedThrough }: Pick<QueueState, "hostId" | "queueId" | "ackedThrough">,
+  forked = false,
 ): Checkpoint[] => {
   if (hostId === "") return [];
   const left = leftQueuesOf(saved);
   const isSame = (one: LeftQueue) => one.queueId.toHex() === queueId.toHex();
-  const before = left.find(isSame) ?? { storedThrough: 0, ackedThrough: 0 };
+  const before = left.find(isSame) ?? { storedThrough: 0, ackedThrough: 0, forked };
   const known = {
     storedThrough: Math.max(ackedThrough, before.storedThrough),
     ackedThrough: Math.max(ackedThrough, before.ackedThrough),
+    forked: forked || before.forked,
   };
   return [
     leftCheckpoint({ queueId, hostId, ...known, order: (left[0]?.order ?? 0) + 1 }),

@@ -327,7 +327,9 @@ it("Q5: a new queue continues the totals and checkpoints of the corrupt one", as
   });
   expect(again.checkpoints("file").get("1:2")).toBe("far");
   // Core is asked about the queue id of the corrupt one.
-  expect(again.beginSession("a host").leftQueues).toMatchObject([{ queueId, storedThrough: 3 }]);
+  expect(again.beginSession("a host").leftQueues).toMatchObject([
+    { queueId, storedThrough: 3, forked: false },
+  ]);
 });
 
 /** The files of the directory and their hashes, without the lock. */

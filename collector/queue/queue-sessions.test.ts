@@ -139,20 +139,19 @@ describe("a fork", () => {
     await queue.ack(2);
     queue.fork();
     const left = () =>
-      queue
-        .beginSession(host)
-        .leftQueues.map((one) => [one.queueId.toHex(), one.storedThrough, one.ackedThrough]);
-    expect(left()).toEqual([[queueId.toHex(), 2, 2]]);
+      queue.beginSession(host).leftQueues.map(({ order: _, hostId: __, ...one }) => one);
+    const expected = { queueId, storedThrough: 2, ackedThrough: 2, forked: true };
+    expect(left()).toEqual([expected]);
     // An older core answers without cursors.
     queue.sessionAnswered();
-    expect(left()).toEqual([[queueId.toHex(), 2, 2]]);
+    expect(left()).toEqual([expected]);
     // Core has recorded what it lost.
     queue.sessionAnswered([1]);
-    expect(left()).toEqual([[queueId.toHex(), 1, 2]]);
+    expect(left()).toEqual([{ ...expected, storedThrough: 1 }]);
     queue.sessionAnswered([5]);
     await queue.close();
     queue = open();
-    expect(left()).toEqual([[queueId.toHex(), 5, 2]]);
+    expect(left()).toEqual([{ ...expected, storedThrough: 5 }]);
   });
 
   it("is remembered for its host alone, the newest eight of all", () => {

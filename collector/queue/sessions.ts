@@ -112,7 +112,8 @@ export const createQueueSessions = (
     write((transaction) => {
       const { state } = transaction;
       writes.deleteAcked(transaction);
-      leaveQueue(store.checkpoints(leftQueueSource), state).forEach(transaction.putCheckpoint);
+      const left = leaveQueue(store.checkpoints(leftQueueSource), state, forks > 0);
+      left.forEach(transaction.putCheckpoint);
       const acked = state.ackedThrough;
       Object.assign(state, unsent, { queueId: entropy.bytes(idBytes), forks: state.forks + forks });
       onRenamed(transaction, acked);

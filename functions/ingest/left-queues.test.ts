@@ -71,6 +71,19 @@ it("Q12: records once what the database lost of queues that were left, and leave
   ]);
 });
 
+it("leaves a queue to its copy that its host has left as forked, also if the database forgot that", async () => {
+  for (const fill of [1, 2]) await open("h2", fill);
+  const leftQueues = [{ ...left(1, 0), forked: true }, left(2, 0)];
+  await open("h2", 3, { leftQueues });
+  const rows = await connection.sql`select ending, is_forked as forked
+    from ingest_queue where host_id = 'h2' order by queue_id`;
+  expect([...rows]).toEqual([
+    { ending: null, forked: true },
+    { ending: "succeeded", forked: false },
+    { ending: null, forked: false },
+  ]);
+});
+
 it("Q11, Q12: records once what was lost of a queue that is rejected as a copy, and then left", async () => {
   await open("b", 1);
   await moveTo("b", 1, 4);

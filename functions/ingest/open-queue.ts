@@ -6,6 +6,7 @@
  *   forks, one is rejected with `queue_forked`.
  * - What is late proves no fork. A frame of an earlier session ends its stream, and its sender opens the queue again. An Open whose stream has
  *   ended is not recorded as a fork, because its sender may have opened the queue since.
+ * - A host states which of the queues that it left were copied, so that a restored database knows that another machine may send under them.
  *
  * A sender deletes envelopes once core has acknowledged them. Those that the cursor does not cover are lost with the database. Invariants:
  * - The lost range is recorded in the transaction that moves the cursor over it.
@@ -71,8 +72,8 @@ export interface QueueRegister<Tx> extends LossRegister<Tx> {
   update(tx: Tx, queues: readonly StoredQueue[], now: Date): Promise<void>;
   /** Notes that queues, each of another host, are open. */
   note(tx: Tx, queues: readonly SeenQueue[], now: Date): Promise<void>;
-  /** Notes that a copy of a queue has sent. */
-  noteFork(tx: Tx, queue: QueueName): Promise<void>;
+  /** Notes that copies of a host's queues have sent. */
+  noteForks(tx: Tx, hostId: string, queueIds: readonly Uint8Array[]): Promise<void>;
   /** Ends queues that a host has left. */
   endLeft(tx: Tx, hostId: string, queueIds: readonly Uint8Array[], endedAt: Date): Promise<void>;
   /** Deletes the oldest queues of hosts that have many. */
@@ -192,15 +193,15 @@ export const createQueueOpener = <Tx>({
       const leftLosses = leftLossesOf(open, leftRows);
       if (recover) checkUnfound({ open, decision, leftLosses, leftRows }, unfound);
       const lostHere = await ownLossOf(tx, decision);
-      if (isForked) await register.noteFork(tx, queueOf(open));
-      else await store(tx, [{ ...decision, lostHere: lostHere && sequencesOf(lostHere) }], now);
+      if (!isForked)
+        await store(tx, [{ ...decision, lostHere: lostHere && sequencesOf(lostHere) }], now);
       const own = await recordLoss(register, tx, queueOf(open), {
         lost: lostHere ?? undefined,
         others: isForked ? [forkEvent(row.cursor)] : [],
         now,
       });
       const settled = await losses.settleLeft(tx, { open, rows: leftRows, leftLosses, now });
-      if (leftIds.length > 0) await register.endLeft(tx, open.hostId, leftIds, now);
+      await endLeft(register, tx, { open, isForked, now });
       return { ...decision, ...settled, losses: [...own, ...settled.losses] };
     });
   const keyOf = ({ hostId }: QueueName) => hostId;
@@ -257,6 +258,20 @@ export const createQueueOpener = <Tx>({
       return { ...queue, sessionId, cursor, left };
     },
   };
+};
+
+/** Notes which queues were copied, and ends the others that their host has left. */
+const endLeft = async <Tx>(
+  register: QueueRegister<Tx>,
+  tx: Tx,
+  { open, isForked, now }: { open: Open; isForked: boolean; now: Date },
+): Promise<void> => {
+  const { hostId, leftQueues } = open;
+  const idsOf = (queues: readonly Pick<Open, "queueId">[]) => queues.map(({ queueId }) => queueId);
+  const left = leftQueues.filter(({ forked }) => forked);
+  const forked = isForked ? [open, ...left] : left;
+  if (forked.length > 0) await register.noteForks(tx, hostId, idsOf(forked));
+  if (leftQueues.length > 0) await register.endLeft(tx, hostId, idsOf(leftQueues), now);
 };
 
 /** Decides what is lost of opened queues. */

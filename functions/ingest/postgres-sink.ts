@@ -7,7 +7,7 @@ import {
   findCursor,
   lockCursors,
   lockLeftCursors,
-  noteFork,
+  noteForks,
   noteQueues,
   trimCursors,
   updateCursors,
@@ -59,7 +59,7 @@ export const createPostgresRegister = (
   lockLeft: lockLeftCursors,
   update: updateCursors,
   note: noteQueues,
-  noteFork,
+  noteForks,
   endLeft: async (tx, hostId, queueIds, endedAt) => {
     await endQueues(tx, hostId, queueIds, { endedAt, ending: "succeeded" }, endedAt);
   },

@@ -18,6 +18,7 @@ export const leftQueueMessage = declareMessage({
   queueId: bytesField(1),
   storedThrough: integerField(2),
   ackedThrough: integerField(3),
+  forked: flagField(4),
 });
 
 /** `svc.ingest.v1.Open`. */

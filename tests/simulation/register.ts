@@ -89,8 +89,11 @@ export const createModelRegister = (
             );
           });
       }),
-    noteFork: ({ step }, queue) =>
-      step((tx) => server.write(tx, (tables) => noteForkOf(tables, keyOf(queue)))),
+    noteForks: ({ step }, hostId, queueIds) =>
+      step((tx) => {
+        for (const queueId of queueIds)
+          server.write(tx, (tables) => noteForkOf(tables, keyOf({ hostId, queueId })));
+      }),
     endLeft: ({ step }, hostId, queueIds, endedAt) =>
       step((tx) => {
         const end = { endedAt: endedAt.getTime(), ending: "succeeded" } as const;

@@ -7,7 +7,7 @@ import {
   endAbandonedQueues,
   endQueue,
   findEnding,
-  noteFork,
+  noteForks,
   noteQueues,
 } from "./queues.ts";
 
@@ -39,7 +39,7 @@ it("opens a queue again that core had closed, and remembers that a client sends 
 
 it("does not end a queue of which a copy has sent by the copy's successor", async () => {
   await note(2);
-  await noteFork(db, queue(2));
+  await noteForks(db, hostId, [queue(2).queueId]);
   expect(await endQueue(db, queue(2), { endedAt: at(0), ending: "succeeded" }, at(3))).toBe(false);
   expect(await findEnding(db, queue(2))).toBeNull();
   expect(await endQueue(db, queue(1), { endedAt: at(0), ending: "succeeded" }, at(3))).toBe(true);

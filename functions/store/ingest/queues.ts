@@ -82,11 +82,14 @@ interface QueueEnd {
   ending: QueueEnding;
 }
 
-/** Records that a copy of a queue has sent. */
-export const noteFork = async (db: Executor, { hostId, queueId }: QueueName): Promise<void> => {
-  await db.execute(
-    sql`update ingest_queue set is_forked = true where host_id = ${hostId} and queue_id = ${queueId}`,
-  );
+/** Records that copies of a host's queues have sent. */
+export const noteForks = async (
+  db: Executor,
+  hostId: string,
+  queueIds: readonly Uint8Array[],
+): Promise<void> => {
+  await db.execute(sql`update ingest_queue set is_forked = true
+    where host_id = ${hostId} and queue_id = any(${arrayLiteral(queueIds)}::bytea[]) and not is_forked`);
 };
 
 /** Ends a queue: see `endQueues`. */

@@ -261,6 +261,13 @@ export declare type LeftQueue = Message<"svc.ingest.v1.LeftQueue"> & {
    * @generated from field: uint64 acked_through = 3;
    */
   ackedThrough: bigint;
+
+  /**
+   * Core had rejected it as a copy: another machine may still send under it. A database that was restored may not know that.
+   *
+   * @generated from field: bool forked = 4;
+   */
+  forked: boolean;
 };
 
 /**
