@@ -138,16 +138,17 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
     await fillLog(queue);
     const kept = texts(queue).slice(1);
     expect(() => queue.fork()).toThrow(/full/);
+    // A database that went back may take it for the one that continues.
+    expect(() => queue.beginSession("spiffe://fleet.test/host-1")).toThrow(/full/);
     expect([queue.queueId, texts(queue).slice(-kept.length), queue.stats().forks]).toEqual([
       before.queueId,
       kept,
       0,
     ]);
     emptyDisk();
-    queue.fork();
-    await acknowledged;
     const after = queue.beginSession("spiffe://fleet.test/host-1");
     expect(after.queueId).not.toEqual(before.queueId);
+    await acknowledged;
     expect(after).toMatchObject({ previousSessionIds: [], ackedThrough: 0, sentThrough: 0 });
     await queue.close();
     const again = open();

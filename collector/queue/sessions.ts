@@ -33,7 +33,8 @@ export interface QueueSessions {
   /**
    * Starts a session with core, for one stream of `hostId`: its id is on disk when this returns. While the disk cannot be written, it is in
    * memory alone, and on disk with the next: a collector that ends before that finds itself taken for a copy, and sends again what it has. It
-   * is never one of before, which a copy of the machine may have too. A queue that was another host's gets a new queue id first, or throws.
+   * is never one of before, which a copy of the machine may have too. A queue that was another host's, or that could not be forked, gets a new
+   * queue id first, or throws.
    */
   beginSession(hostId: string): QueueSession;
   /** Core has opened the queue for the current session, with its cursors of the left queues. Call it before the first frame is sent. */
@@ -87,6 +88,8 @@ export const createQueueSessions = (
   /** The highest sequence that earlier processes can have sent. */
   let sentBefore = store.state.isAnswered ? store.state.nextSequence - 1 : store.state.sentThrough;
   let sentNow = 0;
+  /** Core has rejected the queue as a copy. It is not opened again, also while the disk cannot be written. */
+  let isForked = false;
   /** Those that the current session names. */
   let leftQueues: readonly LeftQueue[] = [];
 
@@ -118,6 +121,7 @@ export const createQueueSessions = (
       Object.assign(state, unsent, { queueId: entropy.bytes(idBytes), forks: state.forks + forks });
       onRenamed(transaction, acked);
     });
+    isForked = false;
     isAnswered = 0;
     sentBefore = 0;
     sentNow = 0;
@@ -131,6 +135,7 @@ export const createQueueSessions = (
   const sessions: QueueSessions = {
     sentThrough,
     beginSession: (hostId) => {
+      if (isForked) changeQueueId(1);
       if (store.state.hostId !== hostId && store.state.hostId !== "") changeQueueId(0);
       const sessionId = drawSessionId(clock, entropy);
       unsaved.push(sessionId);
@@ -172,7 +177,10 @@ export const createQueueSessions = (
     markSent: (sequence) => {
       sentNow = Math.max(sentNow, sequence);
     },
-    fork: () => changeQueueId(1),
+    fork: () => {
+      isForked = true;
+      changeQueueId(1);
+    },
   };
   return { sessions, write, writeIfPossible, changeQueueId };
 };
