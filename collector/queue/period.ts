@@ -38,6 +38,8 @@ export interface Period {
   totals: LossTotals;
   /** The collector has stopped, and the account of this period is written. */
   isClosed: boolean;
+  /** When the queue stored the last of what damage took back; absent unless it did, and where nobody knows. */
+  lostMs?: number | undefined;
 }
 
 /** A queue, and the time by both clocks. */
@@ -301,10 +303,15 @@ export const resumeAccounts = (saved: Period | undefined, now: Observation): Ope
       ];
     unsaved.push({ queueId: saved.queueId, content });
   }
-  if (now.wallMs > seenMs)
+  const stoppedMs = unknown > 0 ? endOfLost(seenMs, saved) : seenMs;
+  if (now.wallMs > stoppedMs)
     unsaved.push({
       queueId: now.queueId,
-      content: stoppedAccount(seenMs, now.wallMs, now.nextSequence),
+      content: stoppedAccount(stoppedMs, now.wallMs, now.nextSequence),
     });
   return state;
 };
+
+/** Returns through when nothing covers what damage took back: of several hours, nobody knows how much is of which. */
+const endOfLost = (seenMs: number, { lostMs = seenMs }: Period): number =>
+  Math.floor(lostMs / hourMs) > Math.floor(seenMs / hourMs) ? lostMs : seenMs;

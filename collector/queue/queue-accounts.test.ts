@@ -15,6 +15,7 @@ import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { testRecord } from "#tests/support/queue.ts";
 import { addFileGaps, fileGapSource } from "./file-gaps.ts";
+import { queueFiles } from "./format.ts";
 import type { Queue } from "./queue.ts";
 
 const minute = 60_000;
@@ -298,6 +299,31 @@ it("keeps the accounts of a database that is damaged, and claims what was accept
   expect(numbersOf(all)).toEqual([1, 2, 1]);
   expect(all.map(({ queueId }) => queueId)).toEqual([old, old, replaced.queueId]);
   expect(all[2]).toMatchObject({ previousQueueId: old });
+});
+
+it.each([
+  ["the hour of the saved period, and that it then did not run", 30, 10],
+  ["later hours, and covers no time before its end", 150, 150],
+])("claims what damage took back of %s", async (_, lostMinutes, stoppedMinutes) => {
+  const queue = open();
+  await queue.append(texts(2));
+  await pass(queue, 10 * minute);
+  await cp(dirOf(), dirOf("killed"), { recursive: true });
+  await rm(join(dirOf("killed"), "queue.lock"), { force: true });
+  await pass(queue, (lostMinutes - 10) * minute);
+  await queue.append(texts(3));
+  const { watermark } = queueFiles("");
+  await cp(join(dirOf(), watermark), join(dirOf("killed"), watermark));
+  await pass(queue, 5 * minute);
+  const all = takeAccounts(open({}, "killed"));
+  expect(all.map(range)).toEqual([
+    [1, 5],
+    [6, 5],
+  ]);
+  expect(all.map(span)).toEqual([
+    [0, 10 * minute],
+    [stoppedMinutes * minute, (lostMinutes + 5) * minute],
+  ]);
 });
 
 it("is written anew, in its chain, where damage of the open database took it", async () => {

@@ -24,7 +24,7 @@ import { errorCode } from "#kit/describe-error.ts";
 import type { Entropy } from "#kit/entropy.ts";
 import { sqliteCodeOf } from "../files/lock.ts";
 import { fsyncDirectorySync } from "../files/private-files.ts";
-import { copyAccounts, readRemainingAccounts } from "./account-table.ts";
+import { type AccountTable, copyAccounts, readRemainingAccounts } from "./account-table.ts";
 import { type AgeReading, leastReading } from "./age.ts";
 import { QueueCorruptError, QueueUnreadableError } from "./errors.ts";
 import {
@@ -150,7 +150,10 @@ export const openRecoveringStore = (
     const accounts = readRemainingAccounts(dir);
     const folder = quarantine(dir);
     const replaced = openStore(dir, () => ({ ...from, quarantined: lastQuarantined(dir) }), now);
-    replaced.transaction((transaction) => copyAccounts(accounts, transaction.accounts));
+    replaced.transaction(({ accounts: table }) => {
+      copyAccounts(accounts, table);
+      if (found) savePeriodBefore(found, table);
+    });
     options.onQuarantined?.(folder, cause);
     return replaced;
   };
@@ -251,7 +254,8 @@ const continueBehind = (
   const lost = missingRecords(watermark, store.state);
   const { ageMs, wallMs, nextSequence } = store.state;
   const sent = (watermark.sentThrough >= nextSequence - 1 && watermark.sentCheckpoints) || [];
-  store.transaction(({ state, putCheckpoint }) => {
+  store.transaction(({ state, putCheckpoint, accounts }) => {
+    savePeriodBefore(watermark, accounts);
     // The queue's clock does not run yet.
     Object.assign(state, { ageMs, wallMs, nextSequence: watermark.lastSequence + 1 });
     state.sentThrough = Math.max(state.sentThrough, watermark.lastSequence);
@@ -260,6 +264,12 @@ const continueBehind = (
     if (lost > 0) putCheckpoint(addLosses([...sent, ...store.allCheckpoints()], lost, ageMs));
   });
   if (lost > 0) options.onLost?.(lost);
+};
+
+/** Notes in the saved period when the last of what the database lacks was stored. */
+const savePeriodBefore = ({ reading }: Watermark, accounts: AccountTable): void => {
+  const period = accounts.period();
+  if (period && reading) accounts.savePeriod({ ...period, lostMs: reading.wallMs });
 };
 
 const openReadable = (...[dir, origin, now]: Parameters<typeof openStore>): QueueStore => {
