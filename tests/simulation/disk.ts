@@ -78,7 +78,7 @@ export interface Disk {
   shared: Omit<DiskLoss, "at"> | undefined;
   /** How often its files were damaged. */
   damages: number;
-  /** Damage has taken the mark, which says what the other files had. */
+  /** Damage has taken the mark, which says what the other files had, and another one some of these. */
   lacksMark: boolean;
   readonly ledger: Ledger;
 }

@@ -1,7 +1,8 @@
 /** What happens to a lab, drawn from the seed. Every fault ends by itself, or with `heal`. */
 import type { Hold } from "#functions/ingest/held-hosts.ts";
 import { hourMs } from "#kit/clock.ts";
-import { damageFolder, markIsGone } from "./file-disk.ts";
+import type { Disk, QueueFolder } from "./disk.ts";
+import { damageFolder, hasMark } from "./file-disk.ts";
 import type { SimulatedHost } from "./host.ts";
 import { wholeLink } from "./network.ts";
 import type { Lab } from "./simulate.ts";
@@ -125,6 +126,15 @@ const revokeUnclaimed: Fault = (lab) => {
   });
 };
 
+/** Notes where nobody knows what damage took, or of what hours. A collector that starts writes a new mark. */
+const forgetDamaged = (disk: Disk, folder: QueueFolder) => {
+  const { ledger } = disk;
+  const lacksMark = disk.damages > 1 && !hasMark(folder);
+  disk.lacksMark ||= lacksMark;
+  if (lacksMark || ledger.hasJumped)
+    for (const text of ledger.written.keys()) ledger.lost.set(text, undefined);
+};
+
 const holdHost: Fault = (lab) => {
   const { hostId } = anyHost(lab);
   const until = new Date(8.64e15);
@@ -200,7 +210,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     const how = damageFolder(folder, lab.world.chance);
     lab.world.note(`of ${host.machine}, ${how}`);
     host.disk.damages += 1;
-    host.disk.lacksMark ||= how === markIsGone;
+    forgetDamaged(host.disk, folder);
     host.disk.restores += 1;
     host.disk.ledger.dropped.length = 0;
     // Core takes a queue that damage set back for a copy of itself.

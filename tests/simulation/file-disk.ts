@@ -51,8 +51,8 @@ export const emptyFolder = ({ dir }: QueueFolder): void => {
   mkdirSync(dir);
 };
 
-/** The damage after which nobody knows what another one took. */
-export const markIsGone = "the mark is gone";
+/** Reports whether something says what the files of a queue had. */
+export const hasMark = ({ dir }: QueueFolder): boolean => existsSync(queueFiles(dir).watermark);
 
 /** What can happen to the files of a queue whose process does not run. */
 const damages: Readonly<Record<string, (dir: string, chance: Chance) => void>> = {
@@ -65,7 +65,7 @@ const damages: Readonly<Record<string, (dir: string, chance: Chance) => void>> =
     if (bytes > 0) truncateSync(walOf(dir), chance.integer(0, bytes));
   },
   "the WAL is gone": (dir) => rmSync(walOf(dir), { force: true }),
-  [markIsGone]: (dir) => rmSync(queueFiles(dir).watermark, { force: true }),
+  "the mark is gone": (dir) => rmSync(queueFiles(dir).watermark, { force: true }),
 };
 
 /** Damages the files in one way; returns which. */

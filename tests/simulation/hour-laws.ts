@@ -9,7 +9,8 @@
  * 6. A record is stored once under each id of a queue, and under no more ids than the queue has had copies.
  *
  * Nobody can know of what a queue had that core never opened, nor that a disk went back of which core has received nothing newer, nor the
- * hours of a clock that jumped before the queue was lost, nor those behind the close of a queue that says nothing more.
+ * hours of a clock that jumped before the queue was lost or damaged, nor those behind the close of a queue that says nothing more, nor what
+ * damage took together with the mark that says how much that is.
  */
 import type { ReadAccount } from "#functions/domain/telemetry/read-account.ts";
 import { hourMs } from "#kit/clock.ts";

@@ -132,9 +132,9 @@ it("excuses what was stored in a database or a stream that went back, once the d
   const unsent = { ...history, hosts: [host], discarded: [] };
   expect(brokenLaws(unsent)).toEqual([laws.stored]);
   // The mark says what damage to another file took.
-  host.disk.lacksMark = true;
-  expect(brokenLaws(unsent)).toEqual([laws.stored]);
   host.disk.damages = 2;
+  expect(brokenLaws(unsent)).toEqual([laws.stored]);
+  host.disk.lacksMark = true;
   expect(brokenLaws(unsent)).toEqual([]);
   expect(brokenLaws(history)).toEqual([laws.stored]);
 });

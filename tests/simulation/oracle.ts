@@ -148,7 +148,7 @@ const judgeStored = ({
     damaged.has(hostId) && places.has(text);
   /** Reports whether other files are damaged too, and the mark that says what they had is gone. */
   const hasNoMark = ({ hostId }: { hostId: string }) =>
-    hosts.some(({ hostId: of, disk }) => of === hostId && disk.damages > 1 && disk.lacksMark);
+    hosts.some(({ hostId: of, disk }) => of === hostId && disk.lacksMark);
   const current = new Set(hosts.map(({ disk }) => disk.image?.state.queueId.toHex()));
   /** Reports whether its host had left the queue, and had said what the first backup lacked: of the second, it says nothing. */
   const isSaid = ({ text }: { text: string }) =>

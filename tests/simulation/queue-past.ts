@@ -68,7 +68,7 @@ export interface Ledger {
   readonly dropped: number[];
   /** The dead letters that its queues ever had. */
   readonly letters: { readonly sequence: number; readonly code: string }[];
-  /** The records that a disk lost; undefined: its host was answered nothing that the disk took back. */
+  /** The records that a disk lost, or may have; undefined: its host was answered nothing that the disk took back, or nobody knows of what. */
   readonly lost: Map<string, DiskLoss | undefined>;
 }
 
