@@ -66,22 +66,27 @@ export const startWebDeployment = async ({ hosts }: { hosts: number }): Promise<
   const { config } = parseWebConfig(env, () => "");
   const sessions = createSessions({ config, clock: systemClock, entropy: systemEntropy });
 
-  const pidsOf: Record<DeployedPart, () => number[]> = {
+  const pidsOf: Record<DeployedPart, () => Iterable<number>> = {
     web: () => [pidOf(web.child)],
     core: () => [pidOf(core.process)],
-    postgres: () => {
+    *postgres() {
+      yield postgres.pid;
       const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postgres.pid)], {
         encoding: "utf8",
       });
-      return [postgres.pid, ...children.trim().split(/\s+/).map(Number)];
+      yield* children.trim().split(/\s+/).map(Number);
     },
   };
+  const suspended = new Set<DeployedPart>();
   const suspend: WebDeployment["suspend"] = (part, isSuspended) => {
-    for (const pid of pidsOf[part]()) process.kill(pid, isSuspended ? "SIGSTOP" : "SIGCONT");
+    // While the parent is stopped, it starts no child, and those that end keep their ids.
+    if (isSuspended) for (const pid of pidsOf[part]()) process.kill(pid, "SIGSTOP");
+    else for (const pid of [...pidsOf[part]()].reverse()) process.kill(pid, "SIGCONT");
+    suspended[isSuspended ? "add" : "delete"](part);
   };
   // A suspended process takes no SIGTERM.
   cleanup.defer(() => {
-    for (const part of ["web", "core", "postgres"] as const) suspend(part, false);
+    for (const part of suspended) suspend(part, false);
   });
   return {
     origin,
