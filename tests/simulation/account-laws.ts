@@ -1,6 +1,7 @@
 /**
  * Judges what core has of the accounts of hosts, once these have written their last ones. Its laws:
- * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored.
+ * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored. One that is stored again under the next
+ *    id of the queue, whose host had learned neither of the record nor of its account, is in the account of each id.
  * 2. Of an account's range core counts as stored what it has stored.
  * 3. What of a range is not stored is named: as lost by the database, as rejected by core, or as missing since the queue gave it up. Of an
  *    account that core could not check, that does not hold for what was acknowledged under an earlier id of the queue.
@@ -17,6 +18,7 @@
  * Of a host whose disk went back, which was copied or revoked, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 10 hold.
  */
 import type { ReadAccount } from "#functions/domain/telemetry/read-account.ts";
+import { equalBytes } from "#kit/bytes.ts";
 import { hourMs } from "#kit/clock.ts";
 import { accountOf, type CoreAccount } from "./core-accounts.ts";
 import type { SimulatedHost } from "./host.ts";
@@ -189,12 +191,16 @@ interface HostHistory {
 const pastOf = ({ disk: { image } }: SimulatedHost) => image?.past ?? emptyPast;
 const hourOf = (ms: number): number => Math.floor(ms / hourMs);
 
-const judgeRecords = ({ host, accounts }: HostHistory): Breach[] => {
+const judgeRecords = ({ host, accounts, stored }: HostHistory): Breach[] => {
   for (const { sequence, wallMs, text } of pastOf(host).records) {
     const having = accounts.filter((account) => contains(account, sequence));
     const own = having.filter(({ fromMs }) => hourOf(fromMs) === hourOf(wallMs));
-    // An account whose answer was lost is sent again by a forked queue, which says that it was acknowledged before.
-    const [first, second] = own.filter((account) => !isBefore(account, sequence));
+    // An account whose answer was lost is sent again by a forked queue, which says that it was acknowledged before, or sends the record again.
+    const isAgain = (account: CoreAccount) =>
+      isBefore(account, sequence) ||
+      (placesOf(stored, account).has(sequence) &&
+        own.slice(0, own.indexOf(account)).some((before) => isSame(before, account)));
+    const [first, second] = own.filter((account) => !isAgain(account));
     if (own.length > 0 && second === undefined && own.length === having.length) continue;
     const at = new Date(wallMs).toISOString();
     const which = second ?? having.find((account) => !own.includes(account)) ?? first;
@@ -202,6 +208,14 @@ const judgeRecords = ({ host, accounts }: HostHistory): Breach[] => {
   }
   return [];
 };
+
+/** Reports whether two accounts state the same of two ids of a queue. */
+const isSame = (one: CoreAccount, other: CoreAccount): boolean =>
+  one.fromMs === other.fromMs &&
+  one.toMs === other.toMs &&
+  one.firstSequence === other.firstSequence &&
+  one.lastSequence === other.lastSequence &&
+  !equalBytes(one.queueId, other.queueId);
 
 /** Reports whether an account says that a sequence was acknowledged under an earlier id of the queue. */
 const isBefore = ({ firstSequence, ackedBefore }: ReadAccount, sequence: number): boolean =>

@@ -254,6 +254,27 @@ it("names what its queue gave up of an account, also when this follows a fork or
   expect(breaches).toEqual([]);
 });
 
+it("counts a record under both ids of a queue whose host, on a full disk, kept neither its ack nor that of its account", async () => {
+  const { breaches, notes } = await simulate({ seed: 8, faults: [] }, {}, async (lab) => {
+    const { world, oracle, server } = lab;
+    const host = first(lab.hosts);
+    server.process.suspendedUntil = world.now() + 8_000;
+    void host.offer();
+    await passSeconds(world, 1);
+    host.stop(60_000);
+    await passSeconds(world, 7);
+    oracle.copied(host.hostId);
+    host.disk.failure = "full";
+    host.start();
+    await passSeconds(world, 5);
+    host.kill({ isPowerCut: true });
+    host.disk.failure = undefined;
+    host.start();
+  });
+  expect(notes.some(({ text }) => text.includes("continues as queue"))).toBe(true);
+  expect(breaches).toEqual([]);
+});
+
 it.each(Object.entries(falsified))("the oracle names that not: %s", async (law, falsify) => {
   const isOfObjects = Object.values<string>(objectLaws).includes(law);
   const { breaches } = await simulate(isOfObjects ? quietBucket : quiet, {}, falsify);
