@@ -1,10 +1,9 @@
-import { execFile } from "node:child_process";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { execute } from "#scripts/execute.ts";
 import { endedWith, runCollector } from "#tests/collector/support/collector-command.ts";
 import { createEnrolledHost, type EnrolledHost } from "#tests/collector/support/enrolled-host.ts";
 import { openTestQueue, testRecord } from "#tests/support/queue.ts";
@@ -96,13 +95,7 @@ it("fails when the disk has room for a part of an export alone", async () => {
   await rejectTwo();
   const out = join(host.dir, "export.jsonl");
   const args = [main, "dead-letters", "--config", host.config, "--out", out];
-  const limited = promisify(execFile)("sh", [
-    "-c",
-    'ulimit -f 1; exec "$@"',
-    "sh",
-    process.execPath,
-    ...args,
-  ]);
+  const limited = execute("sh", ["-c", 'ulimit -f 1; exec "$@"', "sh", process.execPath, ...args]);
   await expect(limited).rejects.toMatchObject({
     code: 1,
     stderr: expect.stringContaining("EFBIG"),

@@ -1,11 +1,10 @@
-import { execFile } from "node:child_process";
 import { cp, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { collectorNodeFlags, nodeFlags } from "../bundle/bundle-programs.ts";
+import { execute } from "../execute.ts";
 import { listenOnLoopback } from "../ports.ts";
 import { root } from "../repository-files.ts";
 import { readPinnedBase } from "./base-image.ts";
@@ -69,7 +68,7 @@ describe("Dockerfiles", () => {
     const dir = newFolder();
     await cp(`${root}packaging/bun/install.sh`, join(dir, "install.sh"));
     await writeFile(join(dir, "npm"), "#!/bin/sh\n", { mode: 0o755 });
-    const run = promisify(execFile)("sh", [join(dir, "install.sh")], {
+    const run = execute("sh", [join(dir, "install.sh")], {
       env: { PATH: `${dir}:${process.env.PATH}` },
     });
     await expect(run).rejects.toMatchObject({
@@ -139,7 +138,7 @@ it("the build context is an allow list", async () => {
 });
 
 const check = async (port: number, path: string) =>
-  promisify(execFile)(process.execPath, [checkHealth, path], {
+  execute(process.execPath, [checkHealth, path], {
     env: { PORT: String(port) },
   }).then(
     () => ({ code: 0, stderr: "" }),

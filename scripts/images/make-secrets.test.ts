@@ -1,17 +1,16 @@
-import { execFile } from "node:child_process";
 import { mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { beforeEach, expect, it } from "vitest";
 import { newFolder } from "#tests/support/new-folder.ts";
+import { execute } from "../execute.ts";
 
 const script = fileURLToPath(new URL("../../packaging/compose/make-secrets.sh", import.meta.url));
 /** The folder in which the command of docs/compose.md runs. */
 let dir: string;
 
 const make = (password?: string) =>
-  promisify(execFile)("sh", [script, join(dir, "secrets")], {
+  execute("sh", [script, join(dir, "secrets")], {
     cwd: dir,
     env: {
       PATH: process.env.PATH ?? "",

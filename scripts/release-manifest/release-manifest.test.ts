@@ -1,4 +1,3 @@
-import { execFile } from "node:child_process";
 import { hash } from "node:crypto";
 import * as nodeFiles from "node:fs/promises";
 import {
@@ -14,10 +13,10 @@ import {
 } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import fc from "fast-check";
 import { beforeEach, describe, expect, it } from "vitest";
 import { newFolder } from "#tests/support/new-folder.ts";
+import { execute } from "../execute.ts";
 import { runManifestCommand } from "./command-line.ts";
 import type { MeasuredFiles } from "./measure-file.ts";
 import { parseStrictJson } from "./strict-json.ts";
@@ -139,7 +138,7 @@ describe("M1: files that cannot be vouched for", () => {
   });
 
   it("M1: rejects what is missing, a directory or a pipe, without waiting for a writer", async () => {
-    await promisify(execFile)("mkfifo", [join(dir, "pipe")]);
+    await execute("mkfifo", [join(dir, "pipe")]);
     await expectRefused(withPath("absent"), 1, "absent is missing");
     await expectRefused(withPath("server.tar.gz/x"), 1, "is missing");
     await expectRefused(withPath("pool"), 1, "pool is not a regular file");
@@ -331,14 +330,10 @@ it("M3: a shuffled spec, another time zone, locale and folder give identical byt
   await writeFile(join(dir, "spec.json"), JSON.stringify(spec));
   await writeFile(join(dir, "shuffled.json"), JSON.stringify(shuffled, null, "\t"));
   const environment = { PATH: process.env.PATH };
-  await promisify(execFile)(
-    process.execPath,
-    [program, "--spec", join(dir, "spec.json"), "--out", out],
-    {
-      env: { ...environment, TZ: "UTC", LC_ALL: "C" },
-    },
-  );
-  await promisify(execFile)(
+  await execute(process.execPath, [program, "--spec", join(dir, "spec.json"), "--out", out], {
+    env: { ...environment, TZ: "UTC", LC_ALL: "C" },
+  });
+  await execute(
     process.execPath,
     [program, "--spec", "shuffled.json", "--out", "out/shuffled.json"],
     {

@@ -1,15 +1,14 @@
-import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { build } from "esbuild";
 import { expect, it } from "vitest";
 import * as fleet from "#client/index.ts";
 import { connectFleet, type FleetClient, FleetError, items, pages } from "#client/index.ts";
 import openApiJson from "#proto/openapi.json" with { type: "json" };
 import { encodePem } from "#proto/pem.ts";
+import { execute } from "#scripts/execute.ts";
 import { dereference } from "#scripts/generate/dereference.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { clientCertificateHeader } from "#scripts/lab/core-process.ts";
@@ -22,7 +21,6 @@ import { createTestLab, labSecret } from "../support/deployment/lab.ts";
 import { isSlow } from "../support/is-slow.ts";
 
 /* The generated client against a core process, over HTTP. */
-const execute = promisify(execFile);
 
 const { dir, startCore } = await createTestLab();
 const { url: baseUrl } = await startCore({

@@ -1,13 +1,13 @@
 import { execFileSync } from "node:child_process";
 import { chownSync } from "node:fs";
-import { appendFile, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { status } from "@grpc/grpc-js";
 import pg from "pg";
 import { afterEach, describe, expect, it } from "vitest";
 import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { frame, newQueue, testHost } from "../support/frames.ts";
 import { connectForeign, type ForeignClient, submit } from "../support/grpc-client.ts";
 import { programFile } from "../support/program.ts";
@@ -88,8 +88,7 @@ const queryOnce = async (url: string, ...statements: string[]) => {
 
 /** Mounts a file system of 64 MB; undefined where this process may not. */
 const mountSmall = async () => {
-  const dir = await mkdtemp(join(tmpdir(), "svc-small-"));
-  cleanup.defer(() => rm(dir, { recursive: true }));
+  const { path: dir } = cleanup.use(await openTemporaryFolder("small"));
   try {
     execFileSync("mount", ["-t", "tmpfs", "-o", "size=64m", "tmpfs", dir], { stdio: "ignore" });
   } catch {

@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Hono } from "hono";
 import type { HttpContext, HttpEnv } from "#functions/http/request.ts";
@@ -34,6 +33,7 @@ import {
   testNames,
   x509,
 } from "#scripts/lab/ca/test-pki.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { createTestLog } from "../fakes/log.ts";
 import type { TestCollector } from "./collector.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
@@ -77,7 +77,7 @@ export const startTestIngest = async (
 ) => {
   const database = options.database ?? (await createTestDatabase());
   const connection = database.connect();
-  const dir = await mkdtemp(join(tmpdir(), "svc-ingest-test-"));
+  const { path: dir, remove } = await openTemporaryFolder("ingest-test");
   // TLS compares dates with the machine's clock.
   const notBefore = new Date(Date.now() - 3_600_000);
   const notAfter = new Date(Date.now() + 86_400_000);
@@ -213,7 +213,7 @@ export const startTestIngest = async (
       await watched;
       await listener.close(100);
       await ingest.close();
-      await rm(dir, { recursive: true });
+      await remove();
       if (options.database === undefined) await database.drop();
     },
   };

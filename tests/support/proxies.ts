@@ -1,12 +1,10 @@
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import type { LabPki } from "#scripts/lab/ca/pki.ts";
-import { waitUntil } from "#scripts/lab/wait-until.ts";
-import { findPorts, isListening } from "#scripts/ports.ts";
+import { findPorts } from "#scripts/ports.ts";
+import { startListening } from "./listening-program.ts";
 
 /** Proxies whose documented configuration is tested. */
 export type ProxyName = keyof typeof documented;
@@ -84,27 +82,8 @@ export const startProxy = async (
   text = text.replaceAll(new RegExp(anyOf, "g"), (from) => replaced.get(from) ?? from);
   const config = join(options.dir, `${name}-${httpsPort}.conf`);
   await writeFile(config, text);
-  const child = spawn(program, args(config), { stdio: ["ignore", "ignore", "pipe"] });
-  let stderr = "";
-  child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
-    stderr += chunk;
-  });
-  const exited = once(child, "exit");
-  const stop = async () => {
-    child.kill("SIGTERM");
-    await exited;
-  };
-  const dead = new AbortController();
-  void exited.then(() => dead.abort(new Error(`${name} ended: ${stderr}`)));
-  const waiting = { clock: systemClock, signal: dead.signal, everyMs: 10, timeoutMs: 60_000 };
-  for (const port of [httpsPort, ingestProxyPort])
-    await waitUntil(
-      { what: `${name} listens`, ...waiting },
-      async () => (await isListening(`127.0.0.1:${port}`)) || undefined,
-    ).catch(async (error) => {
-      await stop();
-      throw error;
-    });
+  const ports = [httpsPort, ingestProxyPort];
+  const stop = await startListening({ program, args: args(config), ports });
   return {
     /** `https://localhost:<port>`. */
     url: `https://localhost:${httpsPort}`,

@@ -1,11 +1,11 @@
 /** @module-tag workerd */
-import { execFile } from "node:child_process";
+
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { expect, inject, it } from "vitest";
 import { unstable_startWorker } from "wrangler";
+import { execute } from "#scripts/execute.ts";
 import { useTestCore } from "../support/core.ts";
 import { newFolder } from "../support/new-folder.ts";
 
@@ -80,7 +80,7 @@ it("refuses an anonymous caller of every route that is neither open nor of Node 
 
 it("is less than 1 MiB when compressed", async () => {
   const folder = newFolder();
-  await promisify(execFile)(process.execPath, [
+  await execute(process.execPath, [
     "node_modules/wrangler/bin/wrangler.js",
     "deploy",
     "--dry-run",

@@ -3,13 +3,12 @@
  * after a rejection is stored once; and success is never reported for a request that is not stored.
  */
 
-import { execFile } from "node:child_process";
 import { connect, constants } from "node:http2";
-import { promisify } from "node:util";
 import { OTLPTraceExporter as GrpcExporter } from "@opentelemetry/exporter-trace-otlp-grpc";
 import { OTLPTraceExporter as HttpExporter } from "@opentelemetry/exporter-trace-otlp-proto";
 import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
 import { expect, it, type TestContext } from "vitest";
+import { execute } from "#scripts/execute.ts";
 import {
   exportByGrpc,
   startTestOtlp,
@@ -45,13 +44,9 @@ const patientSenders: Readonly<Record<string, OtlpSender>> = {
       "--header",
       "content-type: application/json",
     ];
-    await promisify(execFile)(
-      "curl",
-      [...options, "--data", jsonRequest(names), `http://${http}/v1/traces`],
-      {
-        timeout: timeoutMs,
-      },
-    );
+    await execute("curl", [...options, "--data", jsonRequest(names), `http://${http}/v1/traces`], {
+      timeout: timeoutMs,
+    });
   },
   "gRPC with a retry policy": async ({ grpc = "" }, names) => {
     await exportByGrpc(grpc, traceRequest(names), { "grpc.service_config": retryPolicy });

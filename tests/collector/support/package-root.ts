@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { copyFile, mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runToEnd } from "#scripts/images/run-to-end.ts";
 import { endChild } from "#scripts/lab/processes.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 
 const standIn = fileURLToPath(new URL("./stand-in-systemctl.sh", import.meta.url));
 const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -41,7 +41,7 @@ exec sleep infinity`;
 
 /** Opens a root. */
 export const openPackageRoot = async (): Promise<PackageRoot> => {
-  const dir = await mkdtemp(join(tmpdir(), "package-root-"));
+  const { path: dir, remove } = await openTemporaryFolder("package-root");
   const shared = join(dir, "shared");
   await mkdir(shared, { mode: 0o755 });
   await mkdir(join(dir, "mount"));
@@ -74,7 +74,7 @@ export const openPackageRoot = async (): Promise<PackageRoot> => {
   const close = async () => {
     await run("systemctl stop").catch(() => undefined);
     await endChild(holder, "SIGKILL");
-    await rm(dir, { recursive: true, force: true });
+    await remove();
   };
   return { shared, run, close };
 };

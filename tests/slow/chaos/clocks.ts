@@ -1,7 +1,7 @@
 import { globSync, writeFileSync } from "node:fs";
-import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 
 /** A clock that can be set wrong while its programs run. */
 export interface WrongClock {
@@ -26,7 +26,7 @@ export const hasFaketime = library !== undefined;
 
 /** Creates clocks that are right. */
 export const createWrongClocks = async () => {
-  const dir = await mkdtemp(join(tmpdir(), "chaos-clocks-"));
+  const { path: dir, remove } = await openTemporaryFolder("chaos-clocks");
   // PostgreSQL is another user.
   await chmod(dir, 0o755);
   const [core, postgres, preload] = ["core", "postgres", "preload.mjs"].map((name) =>
@@ -56,6 +56,6 @@ Date.now = () => now() + shift;
   return {
     core: { env: { NODE_OPTIONS: `--import=${preload}` }, shift: setCore },
     postgres: { env: hasFaketime ? faketime : {}, shift: setPostgres },
-    remove: () => rm(dir, { recursive: true }),
+    remove,
   };
 };

@@ -11,25 +11,29 @@
  * a table go to stderr; stdout ends with one JSON object. Exit code 1 when something was lost, doubled or disordered, a program ended by
  * itself, the collector's memory grew from run to run, or a goal for recovery, pauses, repeats or memory was missed.
  */
-import { parseArgs } from "node:util";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { runChaos } from "./chaos.ts";
 import { hasFaketime } from "./clocks.ts";
 import { faults } from "./faults.ts";
 import { recoveryOf } from "./goals.ts";
 
-const { values } = parseArgs({
-  args: process.argv.slice(2).filter((arg) => arg !== "--"),
-  options: {
-    minutes: { type: "string", default: "5" },
-    seed: { type: "string", default: "1" },
-    rate: { type: "string", default: "200" },
-    fault: { type: "string", default: "" },
-    store: { type: "string", default: "postgres" },
-    "backup-seconds": { type: "string" },
-  },
+const {
+  minutes,
+  seed,
+  rate,
+  fault: wanted,
+  store,
+  "backup-seconds": backupSeconds,
+} = readCommandOptions({
+  minutes: 5,
+  seed: 1,
+  rate: 200,
+  fault: "",
+  store: "postgres",
+  "backup-seconds": 0,
 });
 const names = Object.keys(faults).filter((name) =>
-  values.fault.split(" + ").some((part) => name.includes(part)),
+  wanted.split(" + ").some((part) => name.includes(part)),
 );
 if (names.length === 0) {
   console.error(`--fault is of one of these:\n${Object.keys(faults).join("\n")}`);
@@ -38,12 +42,12 @@ if (names.length === 0) {
 if (!hasFaketime)
   console.error("skipped: set the clock of PostgreSQL wrong (needs Debian's package faketime)");
 const report = await runChaos({
-  seed: Number(values.seed),
-  minutes: Number(values.minutes),
-  recordsPerSecond: Number(values.rate),
+  seed,
+  minutes,
+  recordsPerSecond: rate,
   names,
-  store: values.store,
-  backupMs: values["backup-seconds"] ? Number(values["backup-seconds"]) * 1_000 : undefined,
+  store,
+  backupMs: backupSeconds * 1_000 || undefined,
   progress: (line) => console.error(line),
 });
 const cell = (value: unknown, width: number) => String(value).padStart(width);

@@ -1,5 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { adoptExports } from "#functions/store/export/renumber-envelopes.ts";
 import { systemClock } from "#kit/clock.ts";
@@ -8,6 +7,7 @@ import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
 import { storeKeyEnvironment } from "#scripts/lab/tabulate-stored.ts";
 import { findPorts } from "#scripts/ports.ts";
 import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { startTcpProxy } from "#tests/fakes/tcp-proxy.ts";
 import { startReplicatedPostgres } from "#tests/support/database/replicated-postgres.ts";
 import { startChaosBackend } from "./chaos-backend.ts";
@@ -69,8 +69,7 @@ export const startScene = async (
   cleanup: AsyncDisposableStack,
   beforeKill: { core(pid: number): void; collector(pid: number): void },
 ) => {
-  const dir = await mkdtemp(join(tmpdir(), "chaos-"));
-  cleanup.defer(() => rm(dir, { recursive: true }));
+  const { path: dir } = cleanup.use(await openTemporaryFolder("chaos"));
   const clocks = await createWrongClocks();
   cleanup.defer(() => clocks.remove());
   const server = await startReplicatedPostgres({

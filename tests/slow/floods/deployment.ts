@@ -1,7 +1,5 @@
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -14,6 +12,7 @@ import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
 import { people, seedPeople } from "#scripts/lab/people.ts";
 import { webEnvironment } from "#scripts/lab/web-environment.ts";
 import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { frame, newQueue } from "#tests/support/frames.ts";
 import { connectForeign, submit } from "#tests/support/grpc-client.ts";
 import { logged, programFile, startProgram } from "#tests/support/program.ts";
@@ -49,8 +48,7 @@ export interface Deployment {
 /** Prepares deployments on one database; `close` ends what they share. */
 export const prepareDeployments = async () => {
   const cleanup = new AsyncDisposableStack();
-  const dir = await mkdtemp(join(tmpdir(), "svc-floods-"));
-  cleanup.defer(() => rm(dir, { recursive: true }));
+  const { path: dir } = cleanup.use(await openTemporaryFolder("floods"));
   const database = await openEmbeddedDatabase();
   cleanup.defer(() => database.close());
   const delays = join(dir, "delay");

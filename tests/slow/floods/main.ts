@@ -6,7 +6,7 @@
  * delay of the event loop beside each attack and alone. Exit code 1 when an RSS exceeds 350 MB, a p99 twice the one alone (and 50 ms; beside
  * messages, agents and at the HTTP listeners 250 ms, of the event loop 100 ms), a client is not served, an error is not named, or a program ends.
  */
-import { parseArgs } from "node:util";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { agentAttacks } from "./agent-attacks.ts";
 import { runAgentFloods } from "./agent-floods.ts";
 import { attacks } from "./attacks.ts";
@@ -14,11 +14,8 @@ import { runFloods } from "./floods.ts";
 import { httpFloodNames, runHttpFloods } from "./http-floods.ts";
 import { messageAttacks } from "./message-attacks.ts";
 
-const { values } = parseArgs({
-  args: process.argv.slice(2).filter((arg) => arg !== "--"),
-  options: { seconds: { type: "string", default: "10" }, only: { type: "string" } },
-});
-const seconds = Math.min(Number(values.seconds), 60);
+const values = readCommandOptions({ seconds: 10, only: null });
+const seconds = Math.min(values.seconds, 60);
 const chosen = (names: readonly string[]) =>
   values.only === undefined ? names : names.filter((name) => name === values.only);
 const ingest = chosen([...Object.keys(attacks), ...Object.keys(messageAttacks)]);

@@ -3,9 +3,9 @@
  * hour: host, page, CSV, statement, both verifiers and chat. Exit code 1 if one of them calls such an hour complete, or takes a changed file.
  * tests/collector/hour-states.test.ts plays the same with a clock of its own.
  */
-import { parseArgs } from "node:util";
 import { reportFromLab } from "#scripts/lab/context.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { playStories } from "./play-stories.ts";
 
-const { values } = parseArgs({ options: { keep: { type: "boolean" } } });
-await reportFromLab({ name: "lost-records", keep: values.keep }, playStories);
+const { keep } = readCommandOptions({ keep: false });
+await reportFromLab({ name: "lost-records", keep }, playStories);

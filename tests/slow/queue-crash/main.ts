@@ -6,22 +6,18 @@
  * With `--failing-fsync` every seventh fsync returns EIO and loses its writes (Q4). With `--broken-fsync` fsync does nothing: a run
  * that then finds no violation proves that the model is wrong.
  */
-import { parseArgs } from "node:util";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { checkRun, type Violation } from "./check.ts";
 import { canRecord, recordSeeds } from "./recording.ts";
 
-const { values } = parseArgs({
-  args: process.argv.slice(2).filter((arg) => arg !== "--"),
-  options: {
-    seeds: { type: "string", default: "50" },
-    seed: { type: "string", default: `${1 + (Date.now() % 1_000_000)}` },
-    cuts: { type: "string", default: "3" },
-    "broken-fsync": { type: "boolean", default: false },
-    "failing-fsync": { type: "boolean", default: false },
-  },
+const values = readCommandOptions({
+  seeds: 50,
+  seed: 1 + (Date.now() % 1_000_000),
+  cuts: 3,
+  "broken-fsync": false,
+  "failing-fsync": false,
 });
-const first = Number(values.seed);
-const seeds = Number(values.seeds);
+const { seed: first, seeds } = values;
 const fsync = values["broken-fsync"] ? "does nothing" : values["failing-fsync"] ? "fails" : "works";
 const seedsOfRecording = 20;
 
@@ -36,7 +32,7 @@ const checkedSeeds = new Set<number>();
 for (let from = first; from < first + seeds; from += seedsOfRecording) {
   const count = Math.min(seedsOfRecording, first + seeds - from);
   for (const [seed, steps] of recordSeeds(from, count, fsync)) {
-    violations.push(...(await checkRun(seed, steps, seed === first ? "all" : Number(values.cuts))));
+    violations.push(...(await checkRun(seed, steps, seed === first ? "all" : values.cuts)));
     checkedSeeds.add(seed);
   }
 }

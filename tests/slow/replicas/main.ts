@@ -3,12 +3,13 @@
  * behind a balancer wherever a test starts `svc-server`, and with PgBouncer between them and PostgreSQL. Needs `setpriv` of util-linux. Exit
  * code: that of vitest.
  */
+
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 
 /** The tests that start core as a program and ask it as a client does. Not here: those that look into one process, such as its memory. */
 const usualFiles = [
@@ -36,8 +37,8 @@ const isPooler = (mode: string | undefined): mode is "session" | "transaction" |
 if (!isPooler(values.pooler)) throw new Error("--pooler is session or transaction");
 const replicas = { cores: Number(values.cores), pooler: values.pooler ?? null };
 
-const folder = await mkdtemp(join(tmpdir(), "svc-replicas-"));
-const program = join(folder, "main.mjs");
+await using folder = await openTemporaryFolder("replicas");
+const program = join(folder.path, "main.mjs");
 const source = JSON.stringify(new URL("./serve-replicas.ts", import.meta.url).href);
 await writeFile(
   program,
@@ -50,4 +51,3 @@ const vitest = spawn(process.execPath, args, {
   stdio: "inherit",
 });
 [process.exitCode = 1] = await once(vitest, "exit");
-await rm(folder, { recursive: true });

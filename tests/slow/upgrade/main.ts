@@ -11,21 +11,13 @@
  * it; exit code 1 when an acknowledged record was lost or stored twice, when a program of either revision did not serve, when a caller was
  * refused for too long, or when the schema is not that of a new database.
  */
-import { parseArgs } from "node:util";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { carryEarlierBaselines } from "./earlier-baselines.ts";
 import { checkOut, findPreviousStates, findRevision, type PreviousRevision } from "./previous.ts";
 import { runRolling } from "./rolling.ts";
 import { runUpgrade } from "./upgrade.ts";
 
-const { values } = parseArgs({
-  args: process.argv.slice(2).filter((arg) => arg !== "--"),
-  options: {
-    from: { type: "string" },
-    states: { type: "string", default: "3" },
-    seconds: { type: "string", default: "5" },
-    only: { type: "string" },
-  },
-});
+const values = readCommandOptions({ from: null, states: 3, seconds: 5, only: null });
 if (values.only !== undefined && values.only !== "upgrade" && values.only !== "rolling")
   throw new Error("--only is upgrade or rolling");
 const progress = (line: string) => console.error(line);
@@ -35,7 +27,7 @@ const upgradeFrom = async (from: PreviousRevision) => {
   progress(`\nfrom ${commit.slice(0, 12)} (${version}, ${subject}): installing its dependencies`);
   try {
     await using previous = await checkOut(commit);
-    const options = { seconds: Number(values.seconds), progress };
+    const options = { seconds: values.seconds, progress };
     const upgrade = values.only === "rolling" ? undefined : await runUpgrade(previous, options);
     const rolling = values.only === "upgrade" ? undefined : await runRolling(previous, options);
     return {
@@ -53,7 +45,7 @@ const upgradeFrom = async (from: PreviousRevision) => {
 const upgradeAll = async () => {
   const states =
     values.from === undefined
-      ? await findPreviousStates(Number(values.states))
+      ? await findPreviousStates(values.states)
       : [await findRevision(values.from)];
   const isRollingAlone = values.only === "rolling";
   if (!isRollingAlone)

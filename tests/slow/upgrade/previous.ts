@@ -1,12 +1,8 @@
-import { execFile } from "node:child_process";
 import { hash } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import packageJson from "#package.json" with { type: "json" };
-
-const execute = promisify(execFile);
+import { execute } from "#scripts/execute.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 
 /** Runs git in this repository and returns its output. */
 export const git = async (...args: string[]) =>
@@ -90,11 +86,11 @@ export interface CheckedOut extends AsyncDisposable {
 
 /** Checks a commit out into a temporary folder and installs what its lockfile names; disposing removes both. */
 export const checkOut = async (commit: string) => {
-  const parent = await mkdtemp(join(tmpdir(), "upgrade-"));
-  const dir = join(parent, "previous");
+  const parent = await openTemporaryFolder("upgrade");
+  const dir = join(parent.path, "previous");
   const remove = async () => {
     await execute("git", ["worktree", "remove", "--force", dir]).catch(() => undefined);
-    await rm(parent, { recursive: true, force: true });
+    await parent.remove();
     await execute("git", ["worktree", "prune"]).catch(() => undefined);
   };
   try {

@@ -1,5 +1,4 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
@@ -18,6 +17,7 @@ import {
 import { waitUntil } from "#scripts/lab/wait-until.ts";
 import { connectNodeDatabase } from "#scripts/postgres/connect-node-database.ts";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { logged, type Program, startProgram } from "#tests/support/program.ts";
 import { checkStored, type NumberedLoad, startNumberedLoad } from "../chaos/load.ts";
 import { judge, readStoredQueues } from "../chaos/stored-queues.ts";
@@ -44,8 +44,7 @@ export type UpgradeLab = Awaited<ReturnType<typeof startUpgradeLab>>;
 
 /** Starts an empty database, a lab's CA and a directory; `cleanup` stops them, and what is started later. */
 export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
-  const dir = await mkdtemp(join(tmpdir(), "upgrade-run-"));
-  cleanup.defer(() => rm(dir, { recursive: true }));
+  const { path: dir } = cleanup.use(await openTemporaryFolder("upgrade-run"));
   const server = await startEmbeddedPostgres({ settings: { max_connections: connectionsMax } });
   cleanup.defer(() => server.stop("immediate"));
   const lab = join(dir, "lab");

@@ -1,13 +1,10 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { chown, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chown, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
-import { waitUntil } from "#scripts/lab/wait-until.ts";
-import { findPorts, isListening } from "#scripts/ports.ts";
+import { findPorts } from "#scripts/ports.ts";
+import { openTemporaryFolder } from "#scripts/temporary-folder.ts";
 import { canRun, installPackage } from "../install-package.ts";
+import { startListening } from "../listening-program.ts";
 
 /** PgBouncer's `pool_mode`: how long a client keeps its server connection. */
 export type PoolMode = "session" | "transaction" | "statement";
@@ -36,7 +33,7 @@ export const startPgBouncer = async (
 ) => {
   await installPackage("pgbouncer", program);
   const { hostname, port, username, password } = new URL(databaseUrl);
-  const dir = await mkdtemp(join(tmpdir(), "svc-pgbouncer-"));
+  const { path: dir, remove } = await openTemporaryFolder("pgbouncer");
   const [listenPort = 0] = await findPorts(1, systemEntropy);
   const users = [
     `"${username}" "${decodeURIComponent(password)}"`,
@@ -66,33 +63,11 @@ export const startPgBouncer = async (
   const owner = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
   if (owner.uid !== undefined)
     for (const path of [dir, files.config, files.users]) await chown(path, owner.uid, owner.gid);
-  const child = spawn(program, ["-q", files.config], {
-    stdio: ["ignore", "ignore", "pipe"],
-    ...owner,
-  });
-  let stderr = "";
-  child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
-    stderr += chunk;
-  });
-  const exited = once(child, "exit");
-  const stop = async () => {
-    child.kill("SIGTERM");
-    await exited;
-    await rm(dir, { recursive: true, force: true });
-  };
-  const dead = new AbortController();
-  void exited.then(() => dead.abort(new Error(`pgbouncer ended: ${stderr}`)));
-  await waitUntil(
-    {
-      what: "pgbouncer listens",
-      clock: systemClock,
-      signal: dead.signal,
-      everyMs: 10,
-      timeoutMs: 60_000,
-    },
-    async () => (await isListening(`127.0.0.1:${listenPort}`)) || undefined,
-  ).catch(async (error) => {
-    await stop();
+  const stop = await startListening(
+    { program, args: ["-q", files.config], ports: [listenPort] },
+    owner,
+  ).catch(async (error: unknown) => {
+    await remove();
     throw error;
   });
   return {
@@ -101,7 +76,10 @@ export const startPgBouncer = async (
       const { username, pathname } = new URL(databaseUrl);
       return `postgres://${username}@127.0.0.1:${listenPort}${pathname}`;
     },
-    stop,
+    stop: async () => {
+      await stop();
+      await remove();
+    },
   };
 };
 
