@@ -8,11 +8,11 @@ import { bundleUi, uiPath } from "./bundle-ui.ts";
 const args = process.argv.slice(2).filter((arg) => arg !== "--");
 const unknown = args.filter((arg) => !programNames.some((name) => name === arg));
 if (unknown.length > 0) {
-  process.stderr.write(`build: the programs are ${programNames.join(", ")}\n`);
+  console.error(`build: the programs are ${programNames.join(", ")}`);
   process.exit(2);
 }
 const names = args.length === 0 ? programNames : programNames.filter((name) => args.includes(name));
 const withUi = names.includes("svc-web");
 await Promise.all([bundlePrograms(names), withUi ? bundleUi() : undefined]);
-for (const name of names) process.stdout.write(`${name}: ${programPaths[name]}\n`);
-if (withUi) process.stdout.write(`ui: ${uiPath}\n`);
+for (const name of names) console.log(`${name}: ${programPaths[name]}`);
+if (withUi) console.log(`ui: ${uiPath}`);

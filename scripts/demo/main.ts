@@ -31,7 +31,7 @@ if (chosen.check) {
     await (await import("./serve.ts")).serve(context, cleanup);
   }).catch((error: unknown) => {
     if (error instanceof Interrupted) return;
-    process.stderr.write(`${errorMessages(error)}\n`);
+    console.error(errorMessages(error));
     process.exitCode = 1;
   });
 }

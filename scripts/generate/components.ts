@@ -116,5 +116,6 @@ export const pascal = (name: string): string =>
     .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
     .join("");
 
-const sorted = <Value>(record: Record<string, Value>): Record<string, Value> =>
+/** Returns a record whose names are in order. */
+export const sorted = <Value>(record: Record<string, Value>): Record<string, Value> =>
   Object.fromEntries(Object.entries(record).sort(([a], [b]) => (a < b ? -1 : 1)));

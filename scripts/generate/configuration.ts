@@ -30,19 +30,19 @@ const programs: Readonly<Record<string, Program>> = {
 
 const declaration = /^ {2}\/\*\*((?:(?!\*\/).)+)\*\/\n {2}([A-Z][A-Z_]+): /gms;
 
+/** Returns what a comment says, in one line. */
+const oneLine = (comment: string): string =>
+  comment
+    .replace(/\n\s*\*?|^\*/g, " ")
+    .replace(/ +/g, " ")
+    .trim();
+
 const meaningsOf = ({ files }: Program): ReadonlyMap<string, string> =>
   new Map(
     files.flatMap((file) =>
       Array.from(
         readFileSync(file, "utf8").matchAll(declaration),
-        ([, comment = "", name = ""]) =>
-          [
-            name,
-            comment
-              .replace(/\n\s*\*?/g, " ")
-              .replace(/ +/g, " ")
-              .trim(),
-          ] as const,
+        ([, comment = "", name = ""]) => [name, oneLine(comment)] as const,
       ),
     ),
   );
@@ -105,12 +105,10 @@ const renderKeys = (keysFile: string): string => {
   const text = readFileSync(keysFile, "utf8");
   const { program, comments } = parseSync(keysFile, text);
   const source = (node: { start: number; end: number }) => text.slice(node.start, node.end);
-  const meaningBefore = (start: number) =>
-    comments
-      .find(({ end }) => end < start && text.slice(end, start).trim() === "")
-      ?.value.replace(/\n\s*\*?|^\*/g, " ")
-      .replace(/ +/g, " ")
-      .trim();
+  const meaningBefore = (start: number) => {
+    const comment = comments.find(({ end }) => end < start && text.slice(end, start).trim() === "");
+    return comment && oneLine(comment.value);
+  };
   const defaultIn = (value: Node): string => {
     if (value.type !== "CallExpression") return " (required)";
     if (!/^(v\.optional|otlpListener)$/.test(source(value.callee))) return " (required)";

@@ -3,7 +3,7 @@ import type { Route } from "#functions/http/route-definition.ts";
 import { problemCatalog, transportStatus } from "#functions/problems.ts";
 import { unreadableRequests } from "#kit/problem-document.ts";
 import { withoutUndefined } from "#kit/without-undefined.ts";
-import { nameSchemas, pascal, shareParts } from "./components.ts";
+import { nameSchemas, pascal, shareParts, sorted } from "./components.ts";
 import { type PossibleProblem, problemsOf } from "./documented-problems.ts";
 import { convertSchema, type JsonSchema } from "./json-schema.ts";
 
@@ -76,10 +76,12 @@ const Problem: JsonSchema = {
 
 const { headers_too_large: headersTooLarge } = unreadableRequests;
 
+const requestIdHeader = { "X-Request-Id": { schema: { type: "string" } } };
+
 /** The listener answers it before any route: headers over 16 KiB. */
 const HeadersTooLarge = {
   description: `\`headers_too_large\`: ${headersTooLarge.title} (16 KiB)`,
-  headers: { "X-Request-Id": { schema: { type: "string" } } },
+  headers: requestIdHeader,
   content: { "application/problem+json": { schema: { $ref: "#/components/schemas/Problem" } } },
 };
 
@@ -265,8 +267,6 @@ const fieldsOf = (schema: v.GenericSchema | undefined) => {
   }));
 };
 
-const requestIdHeader = { "X-Request-Id": { schema: { type: "string" } } };
-
 /** Returns the headers that `renderProblem` sets with this status. */
 const problemHeaders = (status: number): object => ({
   ...requestIdHeader,
@@ -345,11 +345,10 @@ const exampleName = ({ code, status }: PossibleProblem): string =>
   transportStatus[problemCatalog[code].kind].http === status ? code : `${code}_${status}`;
 
 const problemExamples = (routes: readonly Route[]): object => {
-  const possible = new Map(
-    routes.flatMap(problemsOf).map((problem) => [exampleName(problem), problem]),
-  );
-  const byName = [...possible].sort(([a], [b]) => (a < b ? -1 : 1));
-  return Object.fromEntries(byName.map(([name, problem]) => [name, { value: exampleOf(problem) }]));
+  const examples = routes
+    .flatMap(problemsOf)
+    .map((problem) => [exampleName(problem), { value: exampleOf(problem) }]);
+  return sorted(Object.fromEntries(examples));
 };
 
 const exampleOf = ({ code, status }: PossibleProblem): object => {

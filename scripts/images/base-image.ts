@@ -50,7 +50,7 @@ export const prepareBase = async (
   } catch (cause) {
     if (requireReal) throw new Error(`the base image cannot be pulled: ${reference}`, { cause });
   }
-  process.stdout.write("BASE=stand-in\n");
+  console.log("BASE=stand-in");
   for (const architecture of imageArchitectures) {
     await makeStandIn(tools, architecture, progress);
     const inspect = ["image", "inspect", "--format", "{{.Id}}", standInName(architecture)];

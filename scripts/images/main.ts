@@ -122,7 +122,7 @@ const skipped = whySkipped(values.compose);
 if (skipped === null)
   await run(values.work ? resolve(values.work) : await mkdtemp(join(tmpdir(), "images-")));
 else {
-  process.stdout.write(`SKIPPED: ${skipped}\n`);
-  process.stdout.write(`${JSON.stringify({ ok: !values["require-real"], skipped })}\n`);
+  console.log(`SKIPPED: ${skipped}`);
+  console.log(JSON.stringify({ ok: !values["require-real"], skipped }));
   process.exitCode = values["require-real"] ? 1 : 0;
 }

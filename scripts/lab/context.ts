@@ -28,9 +28,7 @@ export const withLab = async <Result>(
 ): Promise<Result> => {
   const startedAt = performance.now();
   const progress = (line: string) =>
-    void process.stderr.write(
-      `${((performance.now() - startedAt) / 1000).toFixed(1).padStart(6)} s  ${line}\n`,
-    );
+    console.error(`${((performance.now() - startedAt) / 1000).toFixed(1).padStart(6)} s  ${line}`);
   const stop = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
     process.on(signal, () => {
@@ -66,10 +64,10 @@ export const reportFromLab = async (
   task: (context: LabContext, cleanup: AsyncDisposableStack) => Promise<{ ok: boolean }>,
 ): Promise<void> => {
   const report = await withLab(options, task).catch((error: unknown) => {
-    process.stderr.write(`${errorMessages(error)}\n`);
+    console.error(errorMessages(error));
     return { ok: false, error: errorMessages(error) };
   });
-  process.stdout.write(`${JSON.stringify(report)}\n`);
+  console.log(JSON.stringify(report));
   process.exitCode = report.ok ? 0 : 1;
 };
 

@@ -1,3 +1,5 @@
+import { parseCookie } from "undici";
+
 /** An HTTP client that behaves like a browser: keeps cookies by host and path, follows redirects, posts forms. */
 export interface UserAgent {
   /** Requests a URL and follows its redirects; `url` of the result is the last one. */
@@ -38,23 +40,12 @@ export const createUserAgent = (
   let jar: Kept[] = [];
 
   const keep = (url: URL, header: string): void => {
-    const [pair = "", ...attributes] = header.split(/;\s*/);
-    const at = pair.indexOf("=");
-    const attribute = (name: string) =>
-      attributes.find((text) => text.toLowerCase().startsWith(`${name}=`))?.slice(name.length + 1);
-    const cookie = {
-      host: url.host,
-      path: attribute("path") ?? "/",
-      name: pair.slice(0, at),
-      value: pair.slice(at + 1),
-    };
-    jar = jar.filter(
-      ({ host, path, name }) =>
-        host !== cookie.host || path !== cookie.path || name !== cookie.name,
-    );
-    const expires = attribute("expires");
-    if (attribute("max-age") !== "0" && (expires === undefined || Date.parse(expires) > Date.now()))
-      jar.push(cookie);
+    const cookie = parseCookie(header);
+    if (cookie === null) throw new Error(`not a cookie: ${header}`);
+    const { name, value, path = "/", maxAge, expires = Number.POSITIVE_INFINITY } = cookie;
+    const { host } = url;
+    jar = jar.filter((kept) => kept.host !== host || kept.path !== path || kept.name !== name);
+    if (maxAge !== 0 && Number(expires) > Date.now()) jar.push({ host, path, name, value });
   };
 
   const cookieHeader = (text: string): string => {

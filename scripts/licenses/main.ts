@@ -12,7 +12,7 @@ import { nodePackages, programPackages } from "./program-packages.ts";
 const [folder, ...names] = process.argv.slice(2);
 const isProgram = (name: string): name is ProgramName => name in programEntries;
 if (folder === undefined || names.length === 0 || !names.every(isProgram)) {
-  process.stderr.write("usage: node scripts/licenses/main.ts DIR PROGRAM…\n");
+  console.error("usage: node scripts/licenses/main.ts DIR PROGRAM…");
   process.exit(2);
 }
 await mkdir(folder, { recursive: true });

@@ -23,8 +23,8 @@ const values = readCommandOptions({
 
 /** Where a private key is missing. */
 const warnOfTrial = (flag: string, what: string) =>
-  process.stderr.write(
-    `mirror-bundle: without ${flag} ${what} is signed with a key that is not kept: for trials alone\n`,
+  console.error(
+    `mirror-bundle: without ${flag} ${what} is signed with a key that is not kept: for trials alone`,
   );
 
 const readKey = async (path: string | undefined): Promise<KeyObject> => {
@@ -68,7 +68,6 @@ try {
     message?: string;
     details?: readonly string[];
   };
-  process.stderr.write([`mirror-bundle: ${message}`, ...details].join("\n  "));
-  process.stderr.write("\n");
+  console.error([`mirror-bundle: ${message}`, ...details].join("\n  "));
   process.exitCode = 1;
 }

@@ -125,6 +125,6 @@ const main = async (): Promise<boolean> => {
 try {
   process.exitCode = (await main()) ? 0 : 1;
 } catch (error) {
-  process.stderr.write(`release: ${error instanceof Error ? error.message : "failed"}\n`);
+  console.error(`release: ${error instanceof Error ? error.message : "failed"}`);
   process.exitCode = 1;
 }

@@ -123,7 +123,7 @@ const take = async (
   if (picture.length > bytesMax) throw new Error(`${file} has ${picture.length} bytes`);
   await writeFile(file, picture);
   await recordPlaces(file);
-  process.stdout.write(`${file}: ${Math.round(picture.length / 1024)} KiB\n`);
+  console.log(`${file}: ${Math.round(picture.length / 1024)} KiB`);
 };
 
 /** Records that a picture shows the present navigation. */

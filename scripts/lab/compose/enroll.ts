@@ -51,5 +51,5 @@ export const enroll = async (): Promise<void> => {
     configFile,
     withSources(await readFile(configFile, "utf8"), sources, { env: "lab" }),
   );
-  process.stdout.write("the host `lab` is enrolled\n");
+  console.log("the host `lab` is enrolled");
 };

@@ -24,12 +24,12 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
 };
 const run = commands[command];
 if (run === undefined) {
-  process.stderr.write(`usage: main.mjs ${Object.keys(commands).join("|")}\n`);
+  console.error(`usage: main.mjs ${Object.keys(commands).join("|")}`);
   process.exitCode = 2;
 } else {
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => process.exit(0));
   await run().catch((error: Error) => {
-    process.stderr.write(`${command}: ${error.message}\n`);
+    console.error(`${command}: ${error.message}`);
     process.exitCode = 1;
   });
 }

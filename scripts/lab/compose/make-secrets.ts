@@ -28,5 +28,5 @@ export const makeSecrets = async (): Promise<void> => {
   if (created)
     for (const [name, value] of Object.entries(secrets))
       await writeFile(join(secretsFolder, name), value, { mode: 0o600 });
-  process.stdout.write(created ? "the lab's secrets are made\n" : "the lab's secrets exist\n");
+  console.log(created ? "the lab's secrets are made" : "the lab's secrets exist");
 };
