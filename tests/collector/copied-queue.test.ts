@@ -1,18 +1,16 @@
 import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
 import type { Queue } from "#collector/queue/queue.ts";
-import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
-import { createTestLog } from "../fakes/log.ts";
 import { type TestDatabase, useTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { startTestIngest, type TestClient, type TestIngest } from "../support/ingest.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { openTestQueue, testRecord } from "../support/queue.ts";
 import { findStored } from "../support/stored-envelopes.ts";
+import { createForwarderTo } from "./support/forwarder-to.ts";
 
 /* Collectors whose disk is restored or copied, and a core whose database is restored: both ends of docs/protocol.md, "Fencing". */
 
@@ -52,29 +50,9 @@ const startMachine = (name: string) => {
     /** Runs the forwarder to the core that runs now. */
     forward: () => {
       stop = new AbortController();
-      running = createForwarder({
-        connect: createConnector(
-          `127.0.0.1:${core.port}`,
-          {
-            cert: client.cert,
-            key: client.key,
-            ca: core.caPem,
-            serverName: "localhost",
-          },
-          systemClock,
-        ),
-        hostId,
-        queue: machine.queue(),
-        batch: { maxEnvelopes: 5, maxBytes: 1_048_576, lingerMs: 1 },
-        maxInFlightFrames: 8,
-        compression: "none",
-        clock: {
-          ...systemClock,
-          sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal),
-        },
-        entropy: systemEntropy,
-        log: createTestLog(),
-      }).run(stop.signal);
+      const batch = { maxEnvelopes: 5, maxBytes: 1_048_576, lingerMs: 1 };
+      const options = { hostId, queue: machine.queue(), batch };
+      running = createForwarderTo(core, client, options).run(stop.signal);
     },
     open: () => {
       queue = openTestQueue(dir, { entropy: systemEntropy });

@@ -1,51 +1,23 @@
-import { afterEach, expect, it } from "vitest";
-import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
+import { expect, it } from "vitest";
 import type { Queue } from "#collector/queue/queue.ts";
-import { systemClock } from "#kit/clock.ts";
-import { systemEntropy } from "#kit/entropy.ts";
-import { newFolder } from "#tests/support/new-folder.ts";
-import { createTestLog } from "../fakes/log.ts";
+import { newFolder, whenDone } from "#tests/support/new-folder.ts";
 import { eventually } from "../support/eventually.ts";
 import { startTestIngest, type TestIngest } from "../support/ingest.ts";
 import { openTestQueue } from "../support/queue.ts";
 import { findStored } from "../support/stored-envelopes.ts";
+import { createForwarderTo } from "./support/forwarder-to.ts";
 
 /* The collector's queue and forwarder against core's real listener and database: both ends of docs/protocol.md. */
 
 const hostId = "spiffe://fleet.test/host-1";
-const ends: (() => Promise<unknown>)[] = [];
-
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
-
 const start = async (options: Parameters<typeof startTestIngest>[0] = {}) => {
   const core = await startTestIngest(options);
-  ends.push(() => core.close());
+  whenDone(() => core.close());
   const dir = newFolder();
   const queue = openTestQueue(dir);
-  ends.push(() => queue.close());
+  whenDone(() => queue.close());
   const client = await core.client({ uri: hostId });
-  const forwarder = createForwarder({
-    connect: createConnector(
-      `127.0.0.1:${core.port}`,
-      {
-        cert: client.cert,
-        key: client.key,
-        ca: core.caPem,
-        serverName: "localhost",
-      },
-      systemClock,
-    ),
-    hostId,
-    queue,
-    batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 1 },
-    maxInFlightFrames: 8,
-    compression: "gzip",
-    clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal) },
-    entropy: systemEntropy,
-    log: createTestLog(),
-  });
+  const forwarder = createForwarderTo(core, client, { hostId, queue, compression: "gzip" });
   const run = () => {
     const stop = new AbortController();
     const running = forwarder.run(stop.signal);
@@ -55,7 +27,7 @@ const start = async (options: Parameters<typeof startTestIngest>[0] = {}) => {
     };
   };
   let stop = run();
-  ends.push(() => stop());
+  whenDone(() => stop());
   const reconnect = async () => {
     await stop();
     stop = run();

@@ -1,9 +1,9 @@
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
 import type { Queue } from "#collector/queue/queue.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { createForwarderTo } from "#tests/collector/support/forwarder-to.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { openTestQueue, readAll, textsOf } from "#tests/support/queue.ts";
 
@@ -156,25 +156,18 @@ const run = (
     }
   };
   const accepting = accept();
-  const forwarding = createForwarder({
-    connect: createConnector(
-      `localhost:${ingestPort}`,
-      { ...tls, serverName: "localhost" },
-      systemClock,
-    ),
-    hostId,
-    queue,
-    batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 10 },
-    maxInFlightFrames: 8,
-    compression: "none",
-    clock: {
-      ...systemClock,
-      sleep: (ms, signal) => systemClock.sleep(Math.min(ms, retryMs), signal),
+  const forwarding = createForwarderTo(
+    { port: ingestPort, caPem: tls.ca },
+    tls,
+    {
+      hostId,
+      queue,
+      batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 10 },
+      log: { ...createTestLog(), warn: noteFork },
+      onAck: to.onAck,
     },
-    entropy: systemEntropy,
-    log: { ...createTestLog(), warn: noteFork },
-    onAck: to.onAck,
-  }).run(end.signal);
+    retryMs,
+  ).run(end.signal);
   const endAccepting = async () => {
     isDraining = true;
     await accepting;
