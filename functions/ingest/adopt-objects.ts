@@ -45,7 +45,7 @@ import {
   markDrawnObject,
   type UnsettledObject,
 } from "../store/ingest/objects.ts";
-import type { QueueName } from "../store/ingest/queues.ts";
+import { noteEarlier, type QueueName } from "../store/ingest/queues.ts";
 import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
 import {
   framesOf,
@@ -415,6 +415,13 @@ const adoptQueues = async (
     if (!isCopied) await keepObject(needs.db, object, Number(footer.storedAtMs));
     return true;
   }
+  // A restored database may not know that these queues were in use then, and that they bind the hours since.
+  const seen = adopted.map(({ queue: { hostId, queueId, blocks } }) => ({
+    hostId,
+    queueId,
+    at: Number(blocks[0]?.receivedAtMs ?? footer.storedAtMs),
+  }));
+  await noteEarlier(needs.db, seen, new Date(needs.clock.now()));
   if (!(await commitFrames(needs, found, { frames, next: adopted, isCopied }))) return false;
   pass.adopted++;
   for (const { queue } of adopted)

@@ -101,6 +101,9 @@ it("Q12: adopts what a restored database lacks although no host comes", async ()
   const core = await startCore();
   await core.adopter.settleOld();
   expect(await stored()).toEqual(through("a", 4));
+  // It binds the hours since, also if its host does not come any more.
+  const queues = await test.sql`select host_id, first_seen_at < now() as earlier from ingest_queue`;
+  expect([...queues]).toEqual([{ host_id: "a", earlier: true }]);
   const { lists } = test.store;
   await core.adopter.settleOld();
   expect(test.store.lists).toBe(lists);

@@ -5,13 +5,20 @@ import { type DatabaseServer, queueRow, type Transaction } from "./database.ts";
 import { createExportStatements, type ExecuteStatement } from "./export-statements.ts";
 import { textsOf } from "./read-statements.ts";
 import type { Values } from "./sql-expressions.ts";
-import { endQueueRow, newCursor, noteQueue, storeCursor } from "./tables.ts";
+import { endQueueRow, newCursor, noteQueue, noteQueueEarlier, storeCursor } from "./tables.ts";
 
 /** Creates the function that executes them, and those of exports; it throws for any other. */
 export const createQueueStatements = (server: DatabaseServer): ExecuteStatement => {
   const execute = createExportStatements(server);
   return async (open, written, params) => {
     const text = written.trim().replaceAll(/\s+/g, " ");
+    if (/^insert into ingest_queue as q .* q.first_seen_at$/.test(text)) {
+      for (const { host: hostId, queue: queueHex, at } of JSON.parse(String(params[1])))
+        server.write(open, (tables) =>
+          noteQueueEarlier(tables, queueRow({ hostId, queueHex }), Date.parse(at)),
+        );
+      return [];
+    }
     if (text.startsWith("insert into ingest_queue as q ")) {
       const [now, seen] = params;
       const queues = JSON.parse(String(seen));

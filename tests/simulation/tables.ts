@@ -113,6 +113,20 @@ export const noteQueue = (
   });
 };
 
+/** Notes that a queue was in use earlier, as core does. */
+export const noteQueueEarlier = (
+  { queues }: Pick<Tables, "queues">,
+  name: string,
+  firstSeenAt: number,
+) => {
+  const row = queues.get(name);
+  const before = row?.firstSeenAt ?? Number.POSITIVE_INFINITY;
+  queues.set(name, {
+    ...(row ?? { sendsAccounts: false, endedAt: null, ending: null, isForked: false }),
+    firstSeenAt: Math.min(before, firstSeenAt),
+  });
+};
+
 /** Ends a queue, as core does. */
 export const endQueueRow = (
   { queues }: Pick<Tables, "queues">,

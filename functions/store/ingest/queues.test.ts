@@ -7,6 +7,7 @@ import {
   endAbandonedQueues,
   endQueue,
   findEnding,
+  noteEarlier,
   noteForks,
   noteQueues,
 } from "./queues.ts";
@@ -35,6 +36,26 @@ it("opens a queue again that core had closed, and remembers that a client sends 
   expect(await readQueues()).toMatchObject([{ ended: "5.000000", ending: "closed" }]);
   await note(1, 10);
   expect(await readQueues()).toMatchObject([{ ended: null, ending: null }]);
+});
+
+it("lets a queue bind the hours since it was in use, also one that a restored database does not know", async () => {
+  await note(5, 10);
+  const earlier = (byte: number, ms: number) =>
+    noteEarlier(db, [{ ...queue(byte), at: at(ms).getTime() }], at(20));
+  for (const [byte, ms] of [
+    [5, 3],
+    [5, 7],
+    [6, 4],
+  ] as const)
+    await earlier(byte, ms);
+  const rows = await db.execute(sql`select queue_id, first_seen_at, ended_at from ingest_queue
+    where host_id = ${hostId} and queue_id >= ${id(5)} order by queue_id`);
+  expect(
+    rows.map(({ first_seen_at, ended_at }) => [new Date(`${first_seen_at}`), ended_at]),
+  ).toEqual([
+    [at(3), null],
+    [at(4), null],
+  ]);
 });
 
 it("does not end a queue of which a copy has sent by the copy's successor", async () => {

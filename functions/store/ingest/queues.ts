@@ -82,6 +82,28 @@ interface QueueEnd {
   ending: QueueEnding;
 }
 
+/** Records that queues were in use at times of which the database does not know, as when it was restored. */
+export const noteEarlier = async (
+  db: Executor,
+  queues: readonly (QueueName & { at: number })[],
+  now: Date,
+): Promise<void> => {
+  const seen = JSON.stringify(
+    queues.map(({ hostId, queueId, at }) => ({
+      host: hostId,
+      queue: queueId.toHex(),
+      at: new Date(at).toISOString(),
+    })),
+  );
+  await db.execute(sql`
+    insert into ingest_queue as q (host_id, queue_id, first_seen_at, last_seen_at, sends_accounts, changed_at)
+    select host, decode(queue, 'hex'), at, at, false, ${timestamptz(now)}
+    from json_to_recordset(${seen}::json) as seen (host text, queue text, at timestamptz)
+    order by host collate "C", queue
+    on conflict (host_id, queue_id) do update set first_seen_at = excluded.first_seen_at, changed_at = excluded.changed_at
+    where excluded.first_seen_at < q.first_seen_at`);
+};
+
 /** Records that copies of a host's queues have sent. */
 export const noteForks = async (
   db: Executor,
