@@ -14,17 +14,16 @@ const database = await useTestDatabase();
 let connection: ConnectedDatabase;
 let opener: QueueOpener;
 const gaps: bigint[] = [];
+const shared = { clock: systemClock, log: createTestLog() };
+const observe = {
+  gap: (sequences: bigint) => void gaps.push(sequences),
+  implausibleGap: () => undefined,
+};
+const createRegister = () =>
+  createPostgresRegister({ ...shared, db: connection.db, entropy: systemEntropy });
 beforeAll(async () => {
   connection = database.connect();
-  const { db } = connection;
-  const clock = systemClock;
-  const log = createTestLog();
-  const observe = {
-    gap: (sequences: bigint) => void gaps.push(sequences),
-    implausibleGap: () => undefined,
-  };
-  const register = createPostgresRegister({ db, clock, entropy: systemEntropy, log });
-  opener = createQueueOpener({ register, clock, observe, log });
+  opener = createQueueOpener({ ...shared, register: createRegister(), observe });
 });
 
 const bytes = (fill: number) => new Uint8Array(16).fill(fill);
@@ -69,6 +68,24 @@ it("Q12: records once what the database lost of queues that were left, and leave
     { fill: "03", cursor: "30", session: "03" },
     { fill: "05", cursor: "0", session: "05" },
   ]);
+});
+
+it("Q12: records a loss once a recovery found nothing, unless the database went back meanwhile", async () => {
+  let state = "former";
+  let recoveries = 0;
+  const restored = createQueueOpener({
+    ...shared,
+    observe,
+    register: { ...createRegister(), readServerState: async () => state },
+    recover: async () => {
+      if (++recoveries === 1) state = "promoted";
+      return false;
+    },
+  });
+  const claims = { hostId: "z", queueId: bytes(2), sessionId: bytes(2), leftQueues: [left(1, 5)] };
+  await restored.open(create(OpenSchema, claims));
+  expect(recoveries).toBe(2);
+  expect(await eventsOf("z")).toEqual(["ingest.gap 01 1 5"]);
 });
 
 it("leaves a queue to its copy that its host has left as forked, also if the database forgot that", async () => {

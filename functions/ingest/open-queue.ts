@@ -80,6 +80,8 @@ export interface QueueRegister<Tx> extends LossRegister<Tx> {
   trim(tx: Tx, hostIds: readonly string[]): Promise<void>;
   /** Returns when core began to use another sink, in milliseconds; null if never. */
   findSinkChange(tx: Tx): Promise<number | null>;
+  /** Returns what is another once the database may be in an earlier state. */
+  readServerState(tx: Tx): Promise<string>;
 
   /** Returns the cursor of a queue that is not locked; 0 for one that is new. */
   findCursor(queue: QueueName): Promise<bigint>;
@@ -172,6 +174,14 @@ export const createQueueOpener = <Tx>({
       );
     return lostHere;
   };
+  /** Throws `MustRecover` if anything is missing that a recovery may find. */
+  const checkUnfound = async (tx: Tx, opening: Opening, unfound: string | undefined) => {
+    const { isForked } = opening.decision;
+    const missing = missingOf(opening);
+    if (missing === "") return;
+    const named = `${missing} in ${await register.readServerState(tx)}${isForked ? " of a copy" : ""}`;
+    if (named !== unfound) throw new MustRecover(named, { isForked });
+  };
   const openAlone = ({
     open,
     isDisconnected,
@@ -191,7 +201,7 @@ export const createQueueOpener = <Tx>({
       const { isForked, row } = decision;
       if (isForked && isDisconnected()) throw new Problem("queue_forked");
       const leftLosses = leftLossesOf(open, leftRows);
-      if (recover) checkUnfound({ open, decision, leftLosses, leftRows }, unfound);
+      if (recover) await checkUnfound(tx, { open, decision, leftLosses, leftRows }, unfound);
       const lostHere = await ownLossOf(tx, decision);
       if (!isForked)
         await store(tx, [{ ...decision, lostHere: lostHere && sequencesOf(lostHere) }], now);
@@ -209,8 +219,8 @@ export const createQueueOpener = <Tx>({
   const openInTurn = inTurn(openAlone, ({ open }) => keyOf(open));
   const findInTurn = inTurn(register.findCursor, keyOf);
   /**
-   * Opens a queue; recovers first if the database may lack something. It records as lost only what it lacked before a recovery that found nothing,
-   * and lacks still: a restore may take back what a recovery found.
+   * Opens a queue; recovers first if the database may lack something. It records as lost only what the same server lacked before a recovery that
+   * found nothing, and lacks still: a restore may take back what a recovery found, of this core or another one.
    */
   const openRecovered = async (open: Open, isDisconnected: () => boolean) => {
     const endsAt = clock.monotonic() + recoverMsMax;
@@ -375,15 +385,6 @@ const leftLossesOf = (
       ? lossOf(row.cursor, storedThrough, ackedUnder(leftQueues.slice(index + 1)))
       : undefined;
   });
-
-/** Throws `MustRecover` if anything is missing that a recovery may find. */
-const checkUnfound = (opening: Opening, unfound: string | undefined): void => {
-  const { isForked } = opening.decision;
-  const missing = missingOf(opening);
-  if (missing === "") return;
-  const named = isForked ? `${missing} of a copy` : missing;
-  if (named !== unfound) throw new MustRecover(named, { isForked });
-};
 
 interface Opening {
   open: Open;

@@ -1,4 +1,5 @@
 import type { Database, Executor } from "../store/database/database.ts";
+import { readServerState } from "../store/database/identity.ts";
 import { limitLockWaits, planByIndex } from "../store/database/statements.ts";
 import { openCommitClient } from "../store/ingest/commit-batch.ts";
 import { addGap } from "../store/ingest/gaps.ts";
@@ -66,6 +67,7 @@ export const createPostgresRegister = (
   trim: trimCursors,
   addGap,
   findSinkChange,
+  readServerState,
   record: createQueueEventRecorder(needs),
   findCursor: (queue) => findCursor(needs.db, queue),
 });

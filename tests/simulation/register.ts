@@ -103,6 +103,7 @@ export const createModelRegister = (
     trim: async () => undefined,
     addGap: async () => undefined,
     findSinkChange: async () => null,
+    readServerState: ({ step }) => step(() => server.identity.startedAt),
     record: async ({ step }, { hostId, queueId }, events) => {
       return step((tx) => {
         for (const { action, details } of events)

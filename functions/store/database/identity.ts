@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Executor } from "./database.ts";
-import { orNull, readOne } from "./statements.ts";
+import { orNull, readOne, readScalar } from "./statements.ts";
 
 /** The identity of a database, by which a copy elsewhere, or a server that was recovered to an earlier time, differs. */
 export interface DatabaseIdentity {
@@ -24,6 +24,11 @@ const timelineExpression = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 
 export const currentTimeline = sql.raw(timelineExpression);
 const startExpression = "extract(epoch from pg_postmaster_start_time())::text";
 export const serverStart = sql.raw(startExpression);
+
+/** Returns what is another once the database may be in an earlier state: restored beside the former one, or on a server that was started again. */
+export const readServerState = (db: Executor): Promise<string> =>
+  readScalar(db, String, sql`select ${oid} || ' ' || ${serverStart} as state`);
+
 const insufficientPrivilege = "42501";
 
 /** Reads the identity of the database of this connection, and of its server. */
