@@ -174,13 +174,15 @@ export const createQueueOpener = <Tx>({
       );
     return lostHere;
   };
-  /** Throws `MustRecover` if anything is missing that a recovery may find. */
-  const checkUnfound = async (tx: Tx, opening: Opening, unfound: string | undefined) => {
+  /** Returns the state of the server if anything is missing; throws `MustRecover` if a recovery may find it. */
+  const stateOfMissing = async (tx: Tx, opening: Opening, unfound: string | undefined) => {
     const { isForked } = opening.decision;
     const missing = missingOf(opening);
-    if (missing === "") return;
-    const named = `${missing} in ${await register.readServerState(tx)}${isForked ? " of a copy" : ""}`;
-    if (named !== unfound) throw new MustRecover(named, { isForked });
+    if (missing === "") return "";
+    const state = await register.readServerState(tx);
+    const named = `${missing} in ${state}${isForked ? " of a copy" : ""}`;
+    if (recover && named !== unfound) throw new MustRecover(named, { isForked });
+    return state;
   };
   const openAlone = ({
     open,
@@ -201,7 +203,7 @@ export const createQueueOpener = <Tx>({
       const { isForked, row } = decision;
       if (isForked && isDisconnected()) throw new Problem("queue_forked");
       const leftLosses = leftLossesOf(open, leftRows);
-      if (recover) await checkUnfound(tx, { open, decision, leftLosses, leftRows }, unfound);
+      const state = await stateOfMissing(tx, { open, decision, leftLosses, leftRows }, unfound);
       const lostHere = await ownLossOf(tx, decision);
       if (!isForked)
         await store(tx, [{ ...decision, lostHere: lostHere && sequencesOf(lostHere) }], now);
@@ -210,9 +212,9 @@ export const createQueueOpener = <Tx>({
         others: isForked ? [forkEvent(row.cursor)] : [],
         now,
       });
-      const settled = await losses.settleLeft(tx, { open, rows: leftRows, leftLosses, now });
+      const settled = await losses.settleLeft(tx, { open, leftRows, leftLosses, now, state });
       await endLeft(register, tx, { open, isForked, now });
-      return { ...decision, ...settled, losses: [...own, ...settled.losses] };
+      return { ...decision, ...settled, losses: [...own, ...settled.losses], state };
     });
   const keyOf = ({ hostId }: QueueName) => hostId;
   const openInGroup = inGroups(openTogether, { keyOf, pause });
@@ -262,8 +264,9 @@ export const createQueueOpener = <Tx>({
         losses: lost = [],
         cursor,
         left,
+        state = "",
       } = opened ?? (await openRecovered(claims, isDisconnected));
-      losses.committed(lost, isForked ? undefined : queue);
+      losses.committed(lost, { moved: isForked ? undefined : queue, state });
       if (isForked) throw new Problem("queue_forked");
       return { ...queue, sessionId, cursor, left };
     },
@@ -299,27 +302,23 @@ const createLosses = <Tx>({
     tx: Tx,
     {
       open,
-      rows,
+      leftRows,
       leftLosses,
       now,
-    }: {
-      open: Open;
-      rows: readonly (LockedCursor | null)[];
-      leftLosses: readonly (Loss | undefined)[];
-      now: Date;
-    },
+      state,
+    }: Omit<Opening, "decision"> & { now: Date; state: string },
   ) => {
     const left: LeftCursor[] = [];
     const losses: RecordedLoss[] = [];
     for (const [index, each] of open.leftQueues.entries()) {
       const { queueId, storedThrough, ackedThrough } = each;
-      const row = rows[index] ?? null;
+      const row = leftRows[index] ?? null;
       const queue = { hostId: open.hostId, queueId };
       const lostHere = row && (await ownPart(tx, row, leftLosses[index]));
       // Of what core does not judge, the host keeps what it knows.
       const cursor = row === null || lostHere === null ? storedThrough : row.cursor;
       left.push({ queueId, cursor, ackedThrough });
-      const unrecorded = lostHere ? recordedLosses.without(queue, lostHere) : undefined;
+      const unrecorded = lostHere ? recordedLosses.without(queue, lostHere, state) : undefined;
       losses.push(...(await recordLoss(register, tx, queue, { lost: unrecorded, now })));
     }
     return { left, losses };
@@ -329,9 +328,12 @@ const createLosses = <Tx>({
    * Counts what was recorded, once its transaction has committed, and remembers it unless the cursor of its queue has `moved` over it: the host
    * then states it again only after a restore, which takes the record back too.
    */
-  const committed = (losses: readonly RecordedLoss[], moved: QueueName | undefined): void => {
+  const committed = (
+    losses: readonly RecordedLoss[],
+    { moved, state }: { moved: QueueName | undefined; state: string },
+  ): void => {
     for (const lost of losses) {
-      if (lost.queue.queueId !== moved?.queueId) recordedLosses.add(lost.queue, lost);
+      if (lost.queue.queueId !== moved?.queueId) recordedLosses.add(lost.queue, lost, state);
       countLoss(observe, lost);
     }
   };
@@ -415,6 +417,8 @@ type Decision = ReturnType<typeof decideOpen> & {
   /** What is recorded as lost, and the cursors of the left queues. */
   losses?: readonly RecordedLoss[];
   left?: readonly LeftCursor[];
+  /** The state of the server that lacks anything. */
+  state?: string;
 };
 
 /** Reports whether a queue was last open in PostgreSQL before core used another sink: what was acknowledged since is in that one, and not lost. */

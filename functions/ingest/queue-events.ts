@@ -102,25 +102,32 @@ const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
 
 const recordedLossesMax = 10_000;
 
-/** Creates the losses that this core has recorded of queues whose cursors stay, empty: their hosts may state them again. */
+/**
+ * Creates the losses that this core has recorded of queues whose cursors stay, empty: their hosts may state them again. A database in another
+ * `state` may have lost the record.
+ */
 export const createRecordedLosses = () => {
-  const recorded = new LRUCache<string, Loss>({
+  const recorded = new LRUCache<string, Loss & { state: string }>({
     maxSize: recordedLossesMax,
     sizeCalculation: () => 1,
   });
+  const findKnown = (queue: QueueName, state: string) => {
+    const known = recorded.get(queueKey(queue));
+    return known?.state === state ? known : undefined;
+  };
 
   return {
     /** Returns what of a loss is not recorded yet. */
-    without(queue: QueueName, lost: Loss): Loss | undefined {
-      const known = recorded.get(queueKey(queue));
+    without(queue: QueueName, lost: Loss, state: string): Loss | undefined {
+      const known = findKnown(queue, state);
       return known?.from === lost.from ? withoutStored(lost, known.through) : lost;
     },
     /** Call it once the record is committed. */
-    add(queue: QueueName, lost: Loss): void {
-      const known = recorded.get(queueKey(queue));
+    add(queue: QueueName, lost: Loss, state: string): void {
+      const known = findKnown(queue, state);
       // What is recorded above an earlier loss continues it.
       const from = known !== undefined && known.through + 1n === lost.from ? known.from : lost.from;
-      recorded.set(queueKey(queue), { ...lost, from });
+      recorded.set(queueKey(queue), { ...lost, from, state });
     },
   };
 };
