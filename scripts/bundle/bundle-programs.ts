@@ -1,6 +1,6 @@
 import { copyFile, mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { build, type Metafile } from "esbuild";
+import { build, type Metafile, type Plugin } from "esbuild";
 import packageJson from "#package.json" with { type: "json" };
 import { root } from "../repository-files.ts";
 import { buildFolder, replaceFile } from "./build-folder.ts";
@@ -77,6 +77,19 @@ export const bundlePrograms = async (
   }
 };
 
+/** Leaves out of a bundle what programs do not use of `package.json`. */
+const versionAlone: Plugin = {
+  name: "version-alone",
+  setup: ({ onLoad }) => {
+    const { version } = packageJson;
+    onLoad({ filter: /\/package\.json$/ }, ({ path }) =>
+      path === join(root, "package.json")
+        ? { contents: JSON.stringify({ version }), loader: "json" }
+        : undefined,
+    );
+  },
+};
+
 /** Files that a bundled package opens beside its own script: copied beside the bundle. */
 const companions: Readonly<Record<string, string>> = {
   "node_modules/libpg-query/wasm/libpg-query.js": "node_modules/libpg-query/wasm/libpg-query.wasm",
@@ -103,7 +116,7 @@ export const bundleProgram = async (entry: string, outdir: string): Promise<Meta
     logLevel: "error",
     // pg requires its native addon in a try block and works without it.
     external: ["pg-native"],
-    plugins: [builtinModules],
+    plugins: [builtinModules, versionAlone],
     // CommonJS packages require Node's own modules and open files beside their script; an ES module has neither name.
     banner: {
       js: 'const require = globalThis.process.getBuiltinModule("node:module").createRequire(import.meta.url), __dirname = import.meta.dirname, __filename = import.meta.filename;',
