@@ -256,6 +256,10 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
       ? codes.length - codes.filter((code) => code === undefined).length - given
       : 0;
     const lost = codes.filter((code) => code === undefined).length;
+    // What a first restore took of a queue that the host had left, it states once: a second one may take the report back (oracle.ts).
+    const isLeft = disk.image?.state.queueId.toHex() !== account.queueId.toHex();
+    const isUnsaid = ({ sequence }: PastRecord) => !letters.has(sequence) && !isReported(sequence);
+    const unsaid = isBack && isLeft ? gone.filter(isUnsaid).length : 0;
     // Core cannot tell what an earlier id rejected from what the queue had given up there. Their hour is then not accounted.
     const isKnown = (record: PastRecord) =>
       account.isChecked || !isBefore(account, record.sequence);
@@ -276,11 +280,12 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
     // Of one that is not checked, what core has rejected since may stand for that.
     const since = account.isChecked ? 0 : counts.rejected;
     const isMissing =
-      counts.missing >= givenKnown - counted - since && counts.missing <= given + forgotten;
-    const isRight = counts.lost >= lost && isMissing && isNamed;
+      counts.missing >= givenKnown - counted - since &&
+      counts.missing <= given + forgotten + unsaid;
+    const isRight = counts.lost >= lost - unsaid && isMissing && isNamed;
     if (isRight) return [];
     const law =
-      named > gone.length + again.length || counts.missing > given + forgotten
+      named > gone.length + again.length || counts.missing > given + forgotten + unsaid
         ? "noFalseLoss"
         : "named";
     const detail = `${JSON.stringify(counts)}, ${gone.length} are gone: ${lost} lost, ${given} given up`;

@@ -47,6 +47,8 @@ export interface Bucket {
 
 /** The location as `ingest_store` has it. */
 export const bucketLocation = "s3://telemetry/";
+/** The path of its objects. */
+const root = "/telemetry/";
 /** The database as footers of objects name it. */
 export const bucketLineage = "simulation";
 
@@ -78,7 +80,13 @@ export const createBucket = (world: World, change: BucketFault = (store) => stor
       const serve = () =>
         void send({ ...request, signal: new AbortController().signal }).then(
           (response) => {
-            if (request.method === "PUT" && response.status === 200) bucket.afterPut?.(client);
+            if (request.method === "PUT" && response.status === 200) {
+              // It may have lost a half of it that an earlier attempt had stored.
+              bucket.lost.delete(
+                decodeURIComponent(new URL(request.url).pathname.slice(root.length)),
+              );
+              bucket.afterPut?.(client);
+            }
             settle(() => answered.resolve(response));
           },
           (cause) => settle(() => answered.reject(cause)),
