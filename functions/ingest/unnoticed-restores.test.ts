@@ -9,7 +9,8 @@ import { claimOf, queueId, session, through, useObjectCores } from "#tests/suppo
 const test = useObjectCores();
 const { startCore, send, open, stored, gaps, states, passHour, passDay, dump } = test;
 
-it("Q12: adopts for each host what it knows to be acknowledged, also of an object of several hosts", async () => {
+/** Stores two records of each of two hosts and dumps the database; then both open their queues again. `restore` restores the dump. */
+const startTwoHosts = async () => {
   const core = await startCore();
   for (const host of ["a", "b"]) {
     await open(core, host, 0, 1);
@@ -17,6 +18,11 @@ it("Q12: adopts for each host what it knows to be acknowledged, also of an objec
   }
   const restore = await dump({ isNoticed: false });
   for (const host of ["a", "b"]) await open(core, host, 2, 2);
+  return { core, restore };
+};
+
+it("Q12: adopts for each host what it knows to be acknowledged, also of an object of several hosts", async () => {
+  const { core, restore } = await startTwoHosts();
   await Promise.all([send(core, "a", 2, 4, 2), send(core, "b", 2, 5, 2)]);
   await Promise.all([send(core, "a", 4, 6, 2), send(core, "b", 5, 6, 2)]);
   const all = await stored();
@@ -123,13 +129,7 @@ it("Q12: adopts what a host that core takes for a copy knows to be acknowledged,
 });
 
 it("Q12: adopts what a host has left also of objects in which other hosts have something that waits", async () => {
-  const core = await startCore();
-  for (const host of ["a", "b"]) {
-    await open(core, host, 0, 1);
-    await send(core, host, 0, 2, 1);
-  }
-  const restore = await dump({ isNoticed: false });
-  for (const host of ["a", "b"]) await open(core, host, 2, 2);
+  const { core, restore } = await startTwoHosts();
   await send(core, "a", 2, 4, 2);
   await Promise.all([send(core, "a", 4, 6, 2), send(core, "b", 2, 5, 2)]);
   await restore();

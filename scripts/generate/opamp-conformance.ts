@@ -4,7 +4,7 @@ import { parse } from "yaml";
 import { namedTests } from "../reliability/cases.ts";
 import { markdownTable } from "./markdown.ts";
 
-/** What the specification demands of a server, by its sections. */
+/** The demands of the specification on a server, by its sections. */
 const Demands = v.record(
   v.string(),
   v.array(

@@ -256,7 +256,7 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
       ? codes.length - codes.filter((code) => code === undefined).length - given
       : 0;
     const lost = codes.filter((code) => code === undefined).length;
-    // What a first restore took of a queue that the host had left, it states once: a second one may take the report back (oracle.ts).
+    // A host states once what a restore took of a queue that it had left. A second restore may take that report back (oracle.ts).
     const isLeft = disk.image?.state.queueId.toHex() !== account.queueId.toHex();
     const isUnsaid = ({ sequence }: PastRecord) => !letters.has(sequence) && !isReported(sequence);
     const unsaid = isBack && isLeft ? gone.filter(isUnsaid).length : 0;

@@ -50,7 +50,7 @@ const readLoad = async (args: readonly string[]) => {
     asBlocks: frame > 1,
     mix,
     records: await createCorpus({ mix }),
-    /** Of each stream. */
+    /** The frames that each stream sends before it waits for an ack. */
     framesInFlight: Math.max(1, Math.round(inFlight / options.streams)),
   };
 };

@@ -304,7 +304,7 @@ export const agentAttacks: Readonly<Record<string, AgentAttack>> = {
   },
 };
 
-/** An attack goes on for at most so long beyond its time, until core has named the error that it expects. */
+/** The longest time that an attack goes on after its end, until core has named the expected error. */
 const unnamedMsMax = 20_000;
 
 /** Runs an attack, at least until core has named its error, however late the thread gets the CPU. Returns undefined for an unknown one. */
